@@ -1,0 +1,114 @@
+package lane
+
+import (
+	"context"
+	"time"
+)
+
+// background carries for timers, wake-ups and callers who have left.
+func (l *Lane) background() {
+	defer close(l.idle)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.kick:
+		case <-timer.C:
+		case <-l.quit:
+			return
+		}
+		if l.claimWork() {
+			l.carry(nil)
+		}
+		timer.Reset(l.untilDue())
+	}
+}
+
+// claimWork takes the baton if it is free and there is something to do.
+func (l *Lane) claimWork() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running {
+		return false // whoever carries looks for work before putting it down
+	}
+	due := l.nextDue != 0 && l.cfg.Now() >= l.nextDue
+	if !due && len(l.pending)+len(l.touched)+len(l.woken)+len(l.leaving)+len(l.again) == 0 && !l.wakeAll && !l.closed {
+		return false
+	}
+	l.running = true
+	return true
+}
+
+func (l *Lane) untilDue() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.nextDue == 0 {
+		return time.Hour
+	}
+	return max(l.nextDue-l.cfg.Now(), 0)
+}
+
+// Refuse ends every acquire that is queued or parked with [ErrClosed], and lets
+// no more in. Renewals and releases go on.
+func (l *Lane) Refuse() {
+	l.mu.Lock()
+	l.closed = true
+	for _, o := range l.pending {
+		if o.kind == acquire && o.phase == queued {
+			o.finishLocked(outcome{err: ErrClosed})
+			if o.unsure {
+				l.pending = append(l.pending, l.undoOp(o))
+			}
+		}
+	}
+	l.mu.Unlock()
+	l.kickBackground()
+}
+
+// Close refuses what comes, removes the node's marks, finishes releases, and
+// gives the connection back. It does so within ctx, or a little more if an
+// exchange is under way; the marks at a Redis that can't be reached lapse by
+// themselves. To be called once.
+func (l *Lane) Close(ctx context.Context) {
+	l.Refuse()
+	l.claimWhenIdle(ctx)
+	close(l.quit)
+	<-l.idle
+	l.claimWhenIdle(context.Background())
+	l.cfg.Port.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.pending {
+		o.finishLocked(outcome{err: ErrClosed})
+	}
+}
+
+// claimWhenIdle waits until nobody carries and nothing is left to do, and takes
+// the baton for good; or until ctx is done. After quit it waits for the carrier
+// only.
+func (l *Lane) claimWhenIdle(ctx context.Context) {
+	for {
+		l.mu.Lock()
+		work := !l.quitting() && (len(l.pending)+len(l.touched)+len(l.leaving)+len(l.again)+len(l.parked.all) > 0)
+		if l.retired || !l.running && !work {
+			l.running, l.retired = true, true
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		l.kickBackground()
+		select {
+		case <-l.freed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// signalFreedLocked tells Close that the baton is down.
+func (l *Lane) signalFreedLocked() {
+	select {
+	case l.freed <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,197 @@
+package lane
+
+import (
+	"errors"
+	"time"
+
+	"github.com/redislockservice/redislockservice/internal/exchange"
+)
+
+// healthy notes an exchange that went through.
+func (l *Lane) healthy(took time.Duration) {
+	l.fails = 0
+	if took <= quickEnough {
+		l.quick++
+	} else {
+		l.quick = 0
+	}
+	if !l.slowed {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outage = nil
+	if l.quick >= quickInARow {
+		l.slow, l.slowed = false, false
+	}
+}
+
+// fail deals with a batch whose exchange failed. p is the plan whose commit
+// was under way, if any: its outcome is unknown unless err says that nothing
+// was applied.
+func (l *Lane) fail(b *batch, p *plan, err error) {
+	l.counts.failures.Add(1)
+	l.fails++
+	l.quick = 0
+	l.snap = nil
+	l.noteOutage(err)
+	if p != nil && mayHaveBeenApplied(err) {
+		p.unsure()
+	}
+	switch {
+	case permanent(err):
+		l.refuse(b, err)
+	case outOfMemory(err) && !b.noMemory && b.releases():
+		l.releaseByDeleting(b, err)
+	default:
+		l.requeue(b, nil)
+	}
+}
+
+func (l *Lane) noteOutage(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outage, l.slow, l.slowed = err, true, true
+}
+
+// What a port's errors may say of themselves.
+type (
+	saysApplied   interface{ NothingApplied() bool }
+	saysPermanent interface{ Permanent() bool }
+	saysMemory    interface{ OutOfMemory() bool }
+)
+
+// mayHaveBeenApplied: an error that doesn't say so may mean anything.
+func mayHaveBeenApplied(err error) bool {
+	var e saysApplied
+	return !errors.As(err, &e) || !e.NothingApplied()
+}
+
+func permanent(err error) bool {
+	var e saysPermanent
+	var codec *codecError
+	return errors.As(err, &e) && e.Permanent() || errors.As(err, &codec) || errors.Is(err, exchange.ErrClosed)
+}
+
+func outOfMemory(err error) bool {
+	var e saysMemory
+	return errors.As(err, &e) && e.OutOfMemory()
+}
+
+// unsure marks the operations that may have been applied without an answer.
+func (p *plan) unsure() {
+	for _, a := range p.answers {
+		if !a.park {
+			a.op.unsure = true
+		}
+	}
+}
+
+// requeue puts a batch back, in front of what has come since. Its names are
+// looked at again: a release that turns out to have been applied opens nothing
+// a second time, but whoever waits on this node has still to be handed to.
+func (l *Lane) requeue(b *batch, except func(*op) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var back []*op
+	for _, o := range b.ops {
+		switch {
+		case except != nil && except(o):
+			continue
+		case o.gone && o.kind == acquire && o.unsure:
+			back = append(back, l.undoOp(o))
+			o.finishLocked(outcome{})
+		case o.phase == running:
+			o.phase = queued
+			back = append(back, o)
+		}
+		if o.kind == release {
+			l.touch(o.names)
+		}
+	}
+	l.pending = append(back, l.pending...)
+	l.touch(b.names)
+	for _, o := range l.parked.inOrder() {
+		if o.unsure {
+			l.again = append(l.again, o)
+		}
+	}
+	for _, o := range b.retry {
+		if o.waiting && !o.unsure {
+			l.again = append(l.again, o)
+		}
+	}
+}
+
+func (l *Lane) touch(names []string) {
+	for _, name := range names {
+		l.touched[name] = struct{}{}
+	}
+}
+
+// refuse answers what will not get better by waiting. Releases go on trying in
+// the background: the right may come back before the lease ends.
+func (l *Lane) refuse(b *batch, err error) {
+	l.mu.Lock()
+	var later []*op
+	for _, o := range b.ops {
+		switch {
+		case o.kind == release:
+			later = append(later, o.behind())
+		case o.kind == acquire && o.unsure:
+			later = append(later, l.undoOp(o))
+		}
+		o.finishLocked(outcome{err: &Unavailable{Err: err, Permanent: true}})
+	}
+	l.pending = append(l.pending, later...)
+	l.mu.Unlock()
+	l.requeue(&batch{names: b.names, retry: b.retry}, nil)
+}
+
+// behind is the operation to go on with in the background, its caller having
+// been answered.
+func (o *op) behind() *op {
+	c := *o
+	c.signal, c.gone, c.phase, c.turn = make(chan struct{}, 1), true, queued, false
+	return &c
+}
+
+func (b *batch) releases() bool {
+	for _, o := range b.ops {
+		if o.kind == release {
+			return true
+		}
+	}
+	return false
+}
+
+// releaseByDeleting lets go of locks on a server that has no memory left to
+// write down that they are free. DEL needs none.
+func (l *Lane) releaseByDeleting(b *batch, cause error) {
+	only := &batch{noMemory: true, formed: b.formed}
+	for _, o := range b.ops {
+		if o.kind == release {
+			only.ops = append(only.ops, o)
+		}
+	}
+	l.requeue(b, func(o *op) bool { return o.kind == release })
+	l.run(only, true)
+}
+
+// backOff waits before Redis is asked again after failures. The first retry is
+// made at once: a connection that was closed while idle fails just once.
+func (l *Lane) backOff() bool {
+	if l.fails <= 1 {
+		return !l.quitting()
+	}
+	wait := min(25*time.Millisecond<<min(l.fails, 10), time.Second)
+	wait = wait/2 + l.cfg.Jitter(wait)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.quit:
+		return false
+	}
+}

@@ -1,0 +1,211 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/redislockservice/redislockservice/internal/exchange"
+	"github.com/redislockservice/redislockservice/internal/lockrules"
+)
+
+// batch is what one transaction is to do.
+type batch struct {
+	ops   []*op
+	names []string // to hand over, and whose marks to look at
+	retry []*op    // parked operations to be tried whatever their names' queues say
+	// noMemory: the server refuses to store anything; only releases are run,
+	// and they delete.
+	noMemory bool
+	formed   time.Duration
+}
+
+func (b *batch) empty() bool { return len(b.ops)+len(b.names)+len(b.retry) == 0 }
+
+// work is one record while a batch is decided.
+type work struct {
+	rec    lockrules.Record
+	dirty  bool
+	opened bool // others may get in
+	exists bool
+}
+
+// answer is what an operation gets if the plan is committed.
+type answer struct {
+	op   *op
+	out  outcome
+	park bool
+	// again: the caller is told, but the operation goes on in the background.
+	again bool
+	// left: the operation was parked and is not any more. Set when answered.
+	left bool
+}
+
+// plan is a decided batch: nothing of it counts before the commit.
+type plan struct {
+	l        *Lane
+	b        *batch
+	s        *snapshot
+	t        time.Duration // local time of the decision
+	now      lockrules.Instant
+	asked    time.Duration // the trust of whoever is granted starts here
+	standing lockrules.Standing
+	recs     map[string]*work
+	order    []string // names in recs, in the order of their first use
+	answers  []answer
+	granted  map[*op]struct{} // parked operations that got in
+	arrived  []*op            // operations to be parked
+	look     map[string]struct{}
+	missed   []*op // parked operations that may get in, but whose records weren't read
+	writes   exchange.Writes
+	known    map[string]*entry // what the records will be once committed
+	err      error
+}
+
+// decide runs the batch over the snapshot.
+func (l *Lane) decide(b *batch) *plan {
+	p := &plan{l: l, b: b, s: l.snap, t: l.cfg.Now(), recs: make(map[string]*work)}
+	p.now, p.asked = p.s.at(p.t)
+	ms := p.now.Millis()
+	p.standing = lockrules.CheckServer(p.s.server, l.known, p.s.seen, millis(l.cfg.Lease), ms)
+	for _, o := range b.retry {
+		p.tryParked(o)
+	}
+	for _, o := range b.ops {
+		p.run(o)
+	}
+	if !b.noMemory {
+		for _, name := range b.names {
+			p.lookAt(name)
+			p.handOver(name)
+		}
+		p.mark()
+	}
+	p.write()
+	return p
+}
+
+func millis(d time.Duration) lockrules.Millis { return lockrules.Millis(d.Milliseconds()) }
+
+func (p *plan) run(o *op) {
+	if p.s.srvErr != nil && o.kind != read {
+		p.answers = append(p.answers, answer{op: o, out: outcome{err: p.s.srvErr}})
+		return
+	}
+	switch o.kind {
+	case acquire:
+		p.acquire(o)
+	case release:
+		p.release(o)
+	case renew:
+		p.renew(o)
+	case read:
+		p.read(o)
+	}
+}
+
+// record is the working state of a name's record.
+func (p *plan) record(name string) (*work, error) {
+	if w := p.recs[name]; w != nil {
+		return w, nil
+	}
+	e := p.s.entries[name]
+	if e.err != nil {
+		return nil, e.err
+	}
+	w := &work{exists: e.raw != nil}
+	w.rec, w.dirty = lockrules.Settle(e.rec, p.now.Millis())
+	p.recs[name] = w
+	p.order = append(p.order, name)
+	return w, nil
+}
+
+func (p *plan) records(names []string) ([]lockrules.Record, error) {
+	recs := make([]lockrules.Record, len(names))
+	for i, name := range names {
+		w, err := p.record(name)
+		if err != nil {
+			return nil, err
+		}
+		recs[i] = w.rec
+	}
+	return recs, nil
+}
+
+func (p *plan) put(recs []lockrules.Record) {
+	for i := range recs {
+		w := p.recs[recs[i].LockName]
+		w.rec, w.dirty = recs[i], true
+	}
+}
+
+func (p *plan) acquire(o *op) {
+	d, err := p.attempt(o)
+	switch {
+	case err != nil:
+		p.answers = append(p.answers, answer{op: o, out: outcome{err: err}})
+	case d.Granted:
+		p.answers = append(p.answers, answer{op: o, out: p.grant(d)})
+	case p.t >= o.patience:
+		p.answers = append(p.answers, answer{op: o, out: outcome{blockers: d.Blockers}})
+	default:
+		p.arrived = append(p.arrived, o)
+		p.lookAt(o.names...)
+		p.answers = append(p.answers, answer{op: o, out: outcome{blockers: d.Blockers}, park: true})
+	}
+}
+
+func (p *plan) grant(d lockrules.Decision) outcome {
+	p.put(d.Records)
+	return outcome{granted: true, grant: Grant{Token: d.Token, At: p.now.Millis(), ExpiresAt: d.ExpiresAt,
+		Asked: p.asked, RunID: p.s.seen.RunID}}
+}
+
+// attempt decides an acquire as things stand in this plan.
+func (p *plan) attempt(o *op) (lockrules.Decision, error) {
+	recs, err := p.records(o.names)
+	if err != nil {
+		return lockrules.Decision{}, err
+	}
+	ms := p.now.Millis()
+	if p.standing.Until > ms {
+		b := lockrules.Blocker{Name: o.names[0], Reason: lockrules.NotYetUp, Since: ms, Until: p.standing.Until}
+		return lockrules.Decision{Blockers: []lockrules.Blocker{b}, RetryAt: b.Until}, nil
+	}
+	d := lockrules.Acquire(recs, o.req, p.now, func(name string) (lockrules.Blocker, bool) { return p.localWriter(o, name) })
+	if d.Granted {
+		if b, yields := p.yields(o); yields {
+			return lockrules.Decision{Blockers: []lockrules.Blocker{b}, RetryAt: b.Until}, nil
+		}
+	}
+	return d, nil
+}
+
+// localWriter finds somebody of this node who waits to write name.
+func (p *plan) localWriter(asking *op, name string) (lockrules.Blocker, bool) {
+	if q := p.l.parked.names[name]; q != nil {
+		for _, o := range q.writers {
+			if _, in := p.granted[o]; !in && o != asking {
+				return p.waitingWriter(o, name), true
+			}
+		}
+	}
+	for _, o := range p.arrived {
+		if o != asking && o.wants(name, lockrules.Write) {
+			return p.waitingWriter(o, name), true
+		}
+	}
+	return lockrules.Blocker{}, false
+}
+
+func (p *plan) waitingWriter(o *op, name string) lockrules.Blocker {
+	return lockrules.Blocker{Name: name, Reason: lockrules.WriterWaits, Mode: lockrules.Write, ID: o.req.ID,
+		Owner: o.req.Owner, Node: o.req.Node, Since: o.since, Until: p.now.Millis() + millis(p.l.cfg.PollDelay)}
+}
+
+func (o *op) wants(name string, mode lockrules.Mode) bool {
+	for _, w := range o.req.Wants {
+		if w.Name == name {
+			return w.Mode == mode
+		}
+	}
+	return false
+}

@@ -1,0 +1,147 @@
+package lockservice
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/redislockservice/redislockservice/internal/lease"
+	"github.com/redislockservice/redislockservice/internal/lockrules"
+)
+
+// startKeeper starts the goroutine that renews the lease, or watches it.
+func (a *Acquisition) startKeeper(ctx context.Context) {
+	run := a.svc.cfg.wrap(ctx, a.keep)
+	kept := make(chan struct{})
+	a.kept = kept
+	go func() {
+		defer close(kept)
+		run()
+	}()
+}
+
+// keep renews at absolute times, so that slow renewals don't add up, and ends
+// the acquisition when its time is over. It stops when it is released.
+func (a *Acquisition) keep() {
+	interval := a.svc.cfg.renewal
+	// Spread, so that locks acquired together are not renewed together for ever.
+	next := a.grant.Asked + interval - rand.N(interval/10+1)
+	for {
+		now := a.svc.clock.now()
+		if a.over(now) {
+			return
+		}
+		if now < next {
+			if !a.pause(a.nextStop(next) - now) {
+				return
+			}
+			continue
+		}
+		lost, err := a.attempt(now)
+		switch {
+		case lost:
+			return
+		case err != nil && a.stopping.Err() != nil:
+			return
+		case err != nil:
+			a.svc.log.Debug("a renewal failed and is tried again", zap.Strings("locks", a.names), zap.Error(err))
+			next = a.svc.clock.now() + lease.RetryDelay(a.lease, interval)
+		default:
+			next = max(next+interval, now)
+		}
+	}
+}
+
+// over ends the acquisition if its time is up.
+func (a *Acquisition) over(now time.Duration) bool {
+	if a.endsAt != 0 && now >= a.endsAt {
+		a.lose(0, "it was held as long as WithMaxHold allows", nil)
+		return true
+	}
+	if now >= time.Duration(a.trustEnd.Load()) {
+		a.lose(now, a.overReason(), nil)
+	}
+	return a.state.Load() != stateHeld
+}
+
+func (a *Acquisition) overReason() string {
+	if a.renews {
+		return "the lease could not be renewed in time"
+	}
+	return "the job ran longer than its lock lasts"
+}
+
+// nextStop is the local time at which the keeper has to look again.
+func (a *Acquisition) nextStop(next time.Duration) time.Duration {
+	stop := min(next, time.Duration(a.trustEnd.Load()))
+	if a.endsAt != 0 {
+		stop = min(stop, a.endsAt)
+	}
+	return stop
+}
+
+// pause waits, and says whether to go on.
+func (a *Acquisition) pause(d time.Duration) bool {
+	timer := time.NewTimer(max(d, 0))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-a.stopping.Done():
+		return false
+	}
+}
+
+// attempt renews or looks once. It is bounded by the end of trust as it is now:
+// an attempt that hung past it could otherwise hide the loss.
+func (a *Acquisition) attempt(now time.Duration) (lost bool, err error) {
+	ctx, cancel := context.WithTimeout(a.stopping, time.Duration(a.trustEnd.Load())-now)
+	defer cancel()
+	var reason string
+	if a.renews {
+		reason, err = a.renew(ctx)
+	} else {
+		reason, err = a.look(ctx)
+	}
+	if reason == "" {
+		return false, err
+	}
+	a.lose(0, reason, nil)
+	return true, nil
+}
+
+func (a *Acquisition) renew(ctx context.Context) (lost string, err error) {
+	a.mu.Lock()
+	seen := a.renewals
+	a.mu.Unlock()
+	ren := lockrules.Renewal{ID: a.id, LeaseMillis: lockrules.Millis(a.lease.Milliseconds()), Seen: seen}
+	r, lost, err := a.svc.lane.Renew(ctx, a.names, ren, a.grant.RunID)
+	if err != nil || lost != "" {
+		return lost, err
+	}
+	if !a.extend(r) {
+		a.holds(a.svc.clock.now()) // the reply came too late
+	}
+	return "", nil
+}
+
+// look checks, without renewing, that a job's lock is still in its record.
+func (a *Acquisition) look(ctx context.Context) (lost string, err error) {
+	r, err := a.svc.lane.Read(ctx, a.names)
+	if err != nil {
+		return "", err
+	}
+	if r.RunID != a.grant.RunID {
+		return "the server has restarted, or is another one", nil
+	}
+	for _, name := range a.names {
+		rec := r.Records[name]
+		h, _, found := rec.Find(a.id)
+		if !found || !h.Alive(r.At.Millis()) {
+			return "its record is gone or another's", nil
+		}
+	}
+	return "", nil
+}
