@@ -1,0 +1,76 @@
+# `make help` lists what there is. Everything also runs without make: the recipes
+# are ordinary commands.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Run by path and version, so that neither tool enters go.mod.
+GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# The root module, and the examples in theirs.
+MODULES := . $(patsubst %/go.mod,%,$(wildcard examples/go.mod))
+
+# What `make test-matrix` runs on, beside the default. Set it for others.
+MATRIX ?= redis:7.0 redis:8.0 valkey/valkey:8.1
+
+# More flags for go test, e.g. make test TESTFLAGS='-run Upgrade -v'.
+TESTFLAGS ?=
+
+# Race-enabled tests of all packages: some wait for real leases, none for long.
+GOTEST := go test -race -count=1 -timeout 10m
+
+define each-module
+	@for module in $(MODULES); do \
+		echo "== $$module: $(1)"; \
+		(cd $$module && $(1)); \
+	done
+endef
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## compile everything, tests too
+	$(call each-module,go build -o /dev/null ./... && go vet ./...)
+
+.PHONY: setup
+setup: ## install a Redis for the tests where there is none
+	@.ci/setup
+
+.PHONY: test
+test: setup ## all tests of both modules on a real Redis, with the race detector
+	$(call each-module,$(GOTEST) $(TESTFLAGS) ./...)
+
+.PHONY: race
+race: setup ## the root module's tests 20 times, with the race detector
+	go test -race -count=20 -timeout 60m $(TESTFLAGS) ./...
+
+.PHONY: lint
+lint: ## golangci-lint in its pinned version (the first run compiles it)
+	$(call each-module,go run $(GOLANGCI_LINT) run ./...)
+
+.PHONY: fmt-check
+fmt-check: ## fail if a file isn't formatted by gofmt
+	@unformatted=$$(gofmt -l .); \
+	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+
+.PHONY: tidy-check
+tidy-check: ## fail if go mod tidy would change go.mod or go.sum
+	$(call each-module,go mod tidy -diff)
+
+.PHONY: bench
+bench: setup ## benchmarks against a real Redis
+	go test -run '^$$' -bench . -benchmem -timeout 20m $(TESTFLAGS) ./lockservice/...
+
+.PHONY: demo
+demo: ## two services compete for three locks (REDIS_URL, else an embedded server)
+	cd examples && go run ./quickstart
+
+.PHONY: test-matrix
+test-matrix: setup ## the conformance tests on Redis 7.0, Redis 8.0 and Valkey 8.1 (needs Docker)
+	@for image in $(MATRIX); do \
+		echo "== $$image"; \
+		REDISTEST=docker REDIS_IMAGE=$$image go test -race -count=1 -timeout 10m -run Conformance $(TESTFLAGS) ./lockservice/...; \
+	done
