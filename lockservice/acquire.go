@@ -98,7 +98,11 @@ func (s *RedisLockService) acquireMissing(ctx context.Context, chain *Acquisitio
 			Wants: missing, LeaseMillis: lockrules.Millis(r.lease.Milliseconds()), Keep: r.opts.keep,
 		}
 		timeout := max(r.opts.timeout-(s.clock.now()-began), 0)
-		grant, granted, blockers, err := s.lane.Acquire(ctx, req, lane.AcquireOptions{Timeout: timeout})
+		opt := lane.AcquireOptions{Timeout: timeout}
+		if timeout > 0 {
+			opt.Tag = &waitTag{owner: s.cfg.owner, chain: chain}
+		}
+		grant, granted, blockers, err := s.lane.Acquire(ctx, req, opt)
 		switch {
 		case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			return nil, nil, doneError(ctx)

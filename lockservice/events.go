@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/redislockservice/redislockservice/internal/lane"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 )
 
@@ -16,6 +17,6 @@ func (e events) HoldOff(reason lockrules.HoldOff, left time.Duration) {
 	e.s.log.Warn("no lock is granted for a while", zap.Stringer("because", reason), zap.Duration("left", left))
 }
 
-func (e events) Waits(string, []lockrules.Blocker) {}
+func (e events) Waits(w lane.Waiting) { e.s.detector.waits(w) }
 
-func (e events) Gone(string) {}
+func (e events) Gone(id string) { e.s.detector.gone(id) }

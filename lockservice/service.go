@@ -29,6 +29,7 @@ type RedisLockService struct {
 	ownPubSub bool
 	client    rueidis.Client // closed by Close; nil if it is the caller's
 	wakes     *pubsub.Subscription
+	detector  *detector
 
 	mu      sync.Mutex // guards the fields below
 	closing bool
@@ -121,6 +122,9 @@ func start(ctx context.Context, client rueidis.Client, cfg *config) (*RedisLockS
 	if err := s.openPubSub(ctx, client); err != nil {
 		return nil, startError(err)
 	}
+	if s.detector, err = newDetector(s); err != nil {
+		return nil, err
+	}
 	s.lane = lane.New(lane.Config{
 		Port: redistx.New(client, redistx.Options{DialTimeout: cfg.opTimeout}), Keys: cfg.keys, JSON: cfg.json,
 		Node: s.node, Lease: cfg.lease, PollDelay: cfg.pollDelay, ReleasedTTL: cfg.releasedTTL,
@@ -154,6 +158,9 @@ func (s *RedisLockService) listen(ctx context.Context) error {
 		Up:      s.lane.WakeAll,
 	})
 	if err != nil {
+		return err
+	}
+	if err := s.detector.listen(ctx); err != nil {
 		return err
 	}
 	_, err = s.lane.Read(ctx, nil)
@@ -284,6 +291,7 @@ func (s *RedisLockService) stop(ctx context.Context) {
 	if s.wakes != nil {
 		s.wakes.Close()
 	}
+	s.detector.close()
 	s.lane.Close(ctx)
 	if s.ownPubSub {
 		_ = s.pubsub.Close()

@@ -510,7 +510,7 @@ func (l *Lane) parkLocked(o *op, a *answer, p *plan) {
 	}
 	o.phase = parked
 	o.out.blockers = a.out.blockers
-	o.since = p.now.Millis()
+	o.since = p.now
 	if len(l.parked.all) == 0 {
 		l.pollAt = l.cfg.Now() + l.pollDelay()
 	}
@@ -556,7 +556,8 @@ func (l *Lane) tellOf(p *plan) {
 		switch {
 		case a.op.kind != acquire:
 		case a.park:
-			l.cfg.Events.Waits(a.op.req.ID, a.out.blockers)
+			l.cfg.Events.Waits(Waiting{ID: a.op.req.ID, Since: a.op.since, Wants: a.op.req.Wants,
+				Blockers: a.out.blockers, Tag: a.op.tag, Parked: Parked{l, a.op}})
 		case a.left:
 			l.cfg.Events.Gone(a.op.req.ID)
 		}

@@ -49,10 +49,39 @@ type Config struct {
 type Events interface {
 	// HoldOff says that nothing is granted for the time left.
 	HoldOff(reason lockrules.HoldOff, left time.Duration)
-	// Waits says that an acquire is parked, or is still, with these in its way.
-	Waits(id string, blockers []lockrules.Blocker)
+	// Waits says that an acquire is parked, or is still.
+	Waits(w Waiting)
 	// Gone says that a parked acquire has ended, whatever way.
 	Gone(id string)
+}
+
+// Waiting is an acquire that is parked.
+type Waiting struct {
+	ID       string
+	Since    lockrules.Instant // since when; the same for the whole wait
+	Wants    []lockrules.Want
+	Blockers []lockrules.Blocker // as last seen
+	Tag      any                 // of AcquireOptions
+	Parked   Parked
+}
+
+// Parked is a handle on a parked acquire.
+type Parked struct {
+	l *Lane
+	o *op
+}
+
+// Abort ends the wait with err, and says whether it did: an acquire that has
+// been answered meanwhile is left alone.
+func (p Parked) Abort(err error) bool {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	if p.o.phase != parked {
+		return false
+	}
+	p.o.finishLocked(outcome{err: err})
+	p.l.leftLocked(p.o)
+	return true
 }
 
 // ErrClosed is the answer to whatever is asked of a closed lane.

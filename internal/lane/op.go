@@ -50,7 +50,8 @@ type op struct {
 	tried   bool // had its first attempt
 	waiting bool // in the index of parked operations
 	seq     uint64
-	since   lockrules.Millis
+	since   lockrules.Instant
+	tag     any
 }
 
 // outcome is the answer to an operation; which fields are set depends on its kind.
@@ -111,6 +112,7 @@ type Reading struct {
 // AcquireOptions bound an acquire in time.
 type AcquireOptions struct {
 	Timeout time.Duration // how long to wait for others to let go; 0: a single attempt
+	Tag     any           // given back with Events.Waits
 }
 
 // Acquire asks for all locks of the request and waits for them. It returns
@@ -118,7 +120,7 @@ type AcquireOptions struct {
 // ctx's own, [ErrClosed], *[Unavailable] or *[Corrupt].
 func (l *Lane) Acquire(ctx context.Context, req lockrules.Request, opt AcquireOptions) (g Grant, granted bool, blockers []lockrules.Blocker, err error) {
 	o := l.newOp(acquire, wantNames(req.Wants))
-	o.req = req
+	o.req, o.tag = req, opt.Tag
 	o.patience = o.queuedAt + opt.Timeout
 	o.expiry = max(o.patience, o.queuedAt+l.cfg.OpTimeout)
 	out := l.do(ctx, o)

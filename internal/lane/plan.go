@@ -198,7 +198,7 @@ func (p *plan) localWriter(asking *op, name string) (lockrules.Blocker, bool) {
 
 func (p *plan) waitingWriter(o *op, name string) lockrules.Blocker {
 	return lockrules.Blocker{Name: name, Reason: lockrules.WriterWaits, Mode: lockrules.Write, ID: o.req.ID,
-		Owner: o.req.Owner, Node: o.req.Node, Since: o.since, Until: p.now.Millis() + millis(p.l.cfg.PollDelay)}
+		Owner: o.req.Owner, Node: o.req.Node, Since: o.since.Millis(), Until: p.now.Millis() + millis(p.l.cfg.PollDelay)}
 }
 
 func (o *op) wants(name string, mode lockrules.Mode) bool {

@@ -45,7 +45,9 @@ type Standing struct {
 // CheckServer compares what is remembered of the server with what it says now.
 //
 // remembered is nil if Redis has no memory of it; known says that this process
-// has seen one before. Nothing is granted until every lease that the previous
+// has seen one before. lease is the largest lease that the process knows of: its
+// own, or one that it has seen remembered, since after a loss of data nobody
+// else may remember that. Nothing is granted until every lease that the previous
 // run may have handed out has ended: one lease (the largest of all services)
 // after the change was noticed, and not before the server has been up for that
 // lease and a second, since its uptime is cut to whole seconds.

@@ -1,0 +1,148 @@
+package lockservice
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/redislockservice/redislockservice/deadlock"
+	"github.com/redislockservice/redislockservice/internal/lane"
+	"github.com/redislockservice/redislockservice/internal/lockrules"
+)
+
+// settle is how long a cycle must have stood before anybody is hurt: that much
+// the news that one of its calls has just ended may be under way.
+const settle = 5 * time.Millisecond
+
+// judge searches from what has changed and sees to the victims of this node.
+func (d *detector) judge() {
+	d.mu.Lock()
+	found := d.table.Find(d.search...)
+	d.search = nil
+	var mine []string
+	for _, dl := range found {
+		key := dl.VictimKey()
+		if _, already := d.suspect[key.ID]; key.Node == d.s.node && !already {
+			d.suspect[key.ID] = struct{}{}
+			mine = append(mine, key.ID)
+		}
+	}
+	d.mu.Unlock()
+	for _, id := range mine {
+		d.done.Go(func() { d.confirm(id) })
+	}
+}
+
+// confirm ends the wait of a victim if the cycle still stands and the records
+// say the same.
+func (d *detector) confirm(id string) {
+	defer func() {
+		d.mu.Lock()
+		delete(d.suspect, id)
+		d.mu.Unlock()
+	}()
+	if !d.rest(settle) {
+		return
+	}
+	dl, call, ok := d.still(id)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, d.s.cfg.opTimeout)
+	defer cancel()
+	r, err := d.s.lane.Read(ctx, namesIn(dl.Cycle))
+	if err != nil || !recordsConfirm(dl.Cycle, r) {
+		return // searched again with the next change or poll
+	}
+	e := newDeadlockError(dl)
+	if call.w.Parked.Abort(e) {
+		d.s.log.Warn("deadlock: a waiting call gives up so that the others can go on",
+			zap.Int("parties", len(e.Cycle)), zap.String("cycle", strings.ReplaceAll(e.story, "\n", " | ")))
+	}
+}
+
+// still finds the deadlock whose victim is the call, as the table stands now.
+func (d *detector) still(id string) (deadlock.Deadlock, *parkedCall, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	call := d.parked[id]
+	if call == nil {
+		return deadlock.Deadlock{}, nil, false
+	}
+	key := deadlock.Key{Node: d.s.node, ID: id}
+	for _, dl := range d.table.Find(key) {
+		if dl.VictimKey() == key {
+			return dl, call, true
+		}
+	}
+	return deadlock.Deadlock{}, nil, false
+}
+
+func namesIn(cycle []deadlock.Waiter) []string {
+	var names []string
+	for i := range cycle {
+		for _, reason := range deadlock.Why(cycle[i], cycle[(i+1)%len(cycle)]) {
+			names = append(names, reason.Name)
+		}
+		for _, want := range cycle[i].Wants {
+			names = append(names, want.Name)
+		}
+	}
+	return unique(names)
+}
+
+// recordsConfirm says whether one snapshot of the records shows every edge of
+// the cycle: what is said to be held is held by that very acquisition, and the
+// node of each waiter has its mark where it is said to wait. So a message that
+// is old or forged hurts nobody.
+func recordsConfirm(cycle []deadlock.Waiter, r lane.Reading) bool {
+	now := r.At.Millis()
+	for i := range cycle {
+		w, next := &cycle[i], &cycle[(i+1)%len(cycle)]
+		if !waitsInRecords(w, r, now) || !edgeInRecords(*w, *next, r, now) {
+			return false
+		}
+	}
+	return true
+}
+
+func waitsInRecords(w *deadlock.Waiter, r lane.Reading, now lockrules.Millis) bool {
+	for _, want := range w.Wants {
+		rec, ok := r.Records[want.Name]
+		if !ok || !marked(&rec, w.Node, want.Write, now) {
+			return false
+		}
+	}
+	return true
+}
+
+func marked(rec *lockrules.Record, node string, write bool, now lockrules.Millis) bool {
+	for i := range rec.Waiting {
+		m := &rec.Waiting[i]
+		if m.Node == node && m.Alive(now) && (m.Write || !write) {
+			return true
+		}
+	}
+	return false
+}
+
+func edgeInRecords(w, next deadlock.Waiter, r lane.Reading, now lockrules.Millis) bool {
+	for _, reason := range deadlock.Why(w, next) {
+		rec, ok := r.Records[reason.Name]
+		if !ok {
+			continue
+		}
+		if reason.HoldID == "" {
+			if marked(&rec, next.Node, true, now) {
+				return true
+			}
+			continue
+		}
+		if h, _, found := rec.Find(reason.HoldID); found && h.Alive(now) && h.Node == next.Node {
+			return true
+		}
+	}
+	return false
+}
