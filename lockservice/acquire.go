@@ -20,6 +20,7 @@ type request struct {
 	lease time.Duration
 	watch bool // no renewal: the lease is all there is
 	job   jobTerms
+	site  callStack
 }
 
 // Acquire asks for all locks, or none, and waits for them up to the timeout. The
@@ -50,7 +51,9 @@ func (s *RedisLockService) newRequest(locks []Lock, opts []LockOption) (*request
 	if err := errors.Join(err, optErr); err != nil {
 		return nil, err
 	}
-	return &request{wants: wants, opts: cfg, lease: s.cfg.lease}, nil
+	r := &request{wants: wants, opts: cfg, lease: s.cfg.lease}
+	r.site.capture()
+	return r, nil
 }
 
 // acquire returns an acquisition; or, as refused, why the locks were not to be
@@ -70,7 +73,10 @@ func (s *RedisLockService) acquire(ctx context.Context, r *request) (a *Acquisit
 		return nil, nil, &NotAcquiredError{Cause: lost.lossError()}
 	}
 	missing := chain.missing(r.wants)
-	if len(missing) == 0 {
+	switch {
+	case len(missing) == 0 && r.watch:
+		return nil, &NotAcquiredError{}, nil // a job's lock is its own: see Execute
+	case len(missing) == 0:
 		return s.admitted(ctx, s.newAcquisition(ctx, chain, r, nil, lane.Grant{}, ""))
 	}
 	return s.acquireMissing(ctx, chain, r, missing)
@@ -100,7 +106,7 @@ func (s *RedisLockService) acquireMissing(ctx context.Context, chain *Acquisitio
 		timeout := max(r.opts.timeout-(s.clock.now()-began), 0)
 		opt := lane.AcquireOptions{Timeout: timeout}
 		if timeout > 0 {
-			opt.Tag = &waitTag{owner: s.cfg.owner, chain: chain}
+			s.describeWait(ctx, &opt, chain, r)
 		}
 		grant, granted, blockers, err := s.lane.Acquire(ctx, req, opt)
 		switch {
@@ -111,7 +117,8 @@ func (s *RedisLockService) acquireMissing(ctx context.Context, chain *Acquisitio
 		case !granted:
 			return nil, &NotAcquiredError{Blockers: blockersOf(blockers)}, nil
 		}
-		if lease.Worthwhile(s.clock.now(), lease.TrustEnd(grant.Asked, r.lease), r.lease) {
+		trusted := s.trustedFor(r.lease, !r.watch)
+		if lease.Worthwhile(s.clock.now(), lease.TrustEnd(grant.Asked, trusted), trusted) {
 			return s.admitted(ctx, s.newAcquisition(ctx, chain, r, missing, grant, id))
 		}
 		// The reply came so late that the lock might be lost before the code
@@ -152,12 +159,16 @@ func (s *RedisLockService) newAcquisition(ctx context.Context, chain *Acquisitio
 	a := &Acquisition{svc: s, parent: chain, id: id, wants: wants, names: namesOf(wants), grant: g, lease: r.lease,
 		renews: !r.watch, opts: r.opts, job: r.job, lost: make(chan struct{})}
 	a.outer, _ = ctx.Value(innermostKey{}).(*Acquisition)
+	a.site = r.site
 	inner, cancel := context.WithCancelCause(ctx)
 	a.cancel = cancel
+	if r.watch {
+		inner = a.endsWithJob(inner)
+	}
 	a.ctx = a.carriedBy(inner)
 	a.stopping, a.stop = context.WithCancel(context.Background())
 	if len(wants) > 0 {
-		a.trustEnd.Store(int64(lease.TrustEnd(g.Asked, r.lease)))
+		a.trustEnd.Store(int64(a.trustFrom(g.Asked)))
 		if r.opts.maxHold > 0 {
 			a.endsAt = g.Asked + r.opts.maxHold
 		}
@@ -166,8 +177,12 @@ func (s *RedisLockService) newAcquisition(ctx context.Context, chain *Acquisitio
 }
 
 // admitted starts what keeps the acquisition, unless the service is being
-// closed or a call around has lost its locks while this one waited.
+// closed or a call around has lost its locks while this one waited. The keeper
+// comes first: as soon as the service knows of the acquisition, Close may end it.
 func (s *RedisLockService) admitted(ctx context.Context, a *Acquisition) (*Acquisition, *NotAcquiredError, error) {
+	if len(a.wants) > 0 {
+		a.startKeeper(ctx)
+	}
 	var err error
 	if !s.admit(a) {
 		err = ErrClosed
@@ -175,18 +190,15 @@ func (s *RedisLockService) admitted(ctx context.Context, a *Acquisition) (*Acqui
 		err = &NotAcquiredError{Cause: lost.lossError()}
 		s.dismiss(a)
 	}
-	if err != nil {
-		if len(a.wants) > 0 {
-			s.giveBack(a.wants, a.id, a.lease)
-		}
-		a.stop()
-		a.cancel(err)
-		return nil, nil, err
+	if err == nil {
+		return a, nil, nil
 	}
+	a.stopKeeper()
+	a.cancel(err)
 	if len(a.wants) > 0 {
-		a.startKeeper(ctx)
+		s.giveBack(a.wants, a.id, a.lease)
 	}
-	return a, nil, nil
+	return nil, nil, err
 }
 
 // missing are the wants that the chain doesn't hold. Who holds the write lock

@@ -36,7 +36,9 @@ type Acquisition struct {
 	endsAt time.Duration // local time of WithMaxHold; 0: none
 	opts   *lockConfig
 	job    jobTerms
-	site   string // of the call, for hints
+	site   callStack // of the call, for hints
+	// closure: protect runs code with it. Written before that code starts.
+	closure bool
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -44,7 +46,13 @@ type Acquisition struct {
 	trustEnd atomic.Int64  // local time; written under mu, and only while held
 	state    atomic.Int32  // written under mu
 	lost     chan struct{} // closed when the state turns to lost or closed
-	kept     chan struct{} // closed when the keeper has ended; nil if there is none
+	kept     chan struct{} // closed when the keeper has ended, or never will run; nil if there is none
+
+	// firstLook is the local time of the first renewal; spread, so that locks
+	// acquired together are not renewed together for ever.
+	firstLook time.Duration
+	starter   *time.Timer // starts the keeper
+	stopOnce  sync.Once
 
 	stopping context.Context // done when the keeper is to end
 	stop     context.CancelFunc
@@ -104,7 +112,7 @@ func (a *Acquisition) holds(now time.Duration) bool {
 	if len(a.wants) == 0 || now < time.Duration(a.trustEnd.Load()) {
 		return true
 	}
-	return !a.lose(now, "the lease could not be renewed in time", nil) && a.state.Load() == stateHeld
+	return !a.lose(now, a.overReason(now), nil) && a.state.Load() == stateHeld
 }
 
 // lose makes the acquisition lost if it is held. With a local time it is lost
@@ -145,7 +153,7 @@ func (a *Acquisition) cutOff() {
 // extend moves the end of trust after a renewal, unless the lock was lost while
 // the renewal was under way.
 func (a *Acquisition) extend(r lane.Renewed) bool {
-	end := lease.TrustEnd(r.Asked, a.lease)
+	end := a.trustFrom(r.Asked)
 	now := a.svc.clock.now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,11 +165,35 @@ func (a *Acquisition) extend(r lane.Renewed) bool {
 	return true
 }
 
-func (a *Acquisition) stopKeeper() {
-	a.stop()
-	if a.kept != nil {
-		<-a.kept
+// trustFrom is the end of trust after word from Redis that was asked for at asked.
+// A job's lock lasts longer than that, but it is trusted only for a lease of the
+// service after each look: the hold-off after a loss of data is no longer.
+func (a *Acquisition) trustFrom(asked time.Duration) time.Duration {
+	end := lease.TrustEnd(asked, a.svc.trustedFor(a.lease, a.renews))
+	if a.renews {
+		return end
 	}
+	return min(end, a.jobEnd())
+}
+
+// trustedFor is for how long a holder trusts one word from Redis, margin included.
+func (s *RedisLockService) trustedFor(lease time.Duration, renews bool) time.Duration {
+	if renews {
+		return lease
+	}
+	return min(lease, s.cfg.lease)
+}
+
+// jobEnd is the local time at which a lock that isn't renewed is trusted no more.
+func (a *Acquisition) jobEnd() time.Duration { return lease.TrustEnd(a.grant.Asked, a.lease) }
+
+// leaseEnd is the local time at which the lease has run out also for Redis, as
+// far as is known here: after it a release is pointless.
+func (a *Acquisition) leaseEnd() time.Duration {
+	if a.renews {
+		return time.Duration(a.trustEnd.Load()) + lease.Margin(a.lease)
+	}
+	return a.grant.Asked + a.lease
 }
 
 // find is the innermost link of the chain that holds name, or held it.

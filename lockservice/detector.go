@@ -290,11 +290,11 @@ func (d *detector) publish(messages [][]byte) {
 type waitTag struct {
 	owner string
 	chain *Acquisition
-	site  string
+	site  *callStack
 }
 
 func (t *waitTag) waiter(w lane.Waiting) deadlock.Waiter {
-	out := deadlock.Waiter{ID: w.ID, Owner: t.owner, SinceMicros: int64(w.Since), Site: t.site}
+	out := deadlock.Waiter{ID: w.ID, Owner: t.owner, SinceMicros: int64(w.Since), Site: t.site.String()}
 	for _, want := range w.Wants {
 		out.Wants = append(out.Wants, deadlock.Want{Name: want.Name, Write: want.Mode == lockrules.Write})
 	}

@@ -2,11 +2,9 @@ package lockservice
 
 import (
 	"context"
-	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/redislockservice/redislockservice/internal/lease"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 )
 
@@ -62,7 +60,7 @@ func (a *Acquisition) leaveHeld() int32 {
 func (a *Acquisition) release(ctx context.Context, rel lockrules.Release) lockrules.Released {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.svc.cfg.opTimeout)
 	defer cancel()
-	left := time.Duration(a.trustEnd.Load()) + lease.Margin(a.lease) - a.svc.clock.now()
+	left := a.leaseEnd() - a.svc.clock.now()
 	met, err := a.svc.lane.Release(ctx, a.names, rel, max(left, 0))
 	if err != nil {
 		a.svc.log.Warn("a release goes on in the background", zap.Strings("locks", a.names),

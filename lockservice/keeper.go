@@ -7,27 +7,45 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/redislockservice/redislockservice/internal/lane"
 	"github.com/redislockservice/redislockservice/internal/lease"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 )
 
-// startKeeper starts the goroutine that renews the lease, or watches it.
+// startKeeper sees to it that the lease is renewed, or watched, on a goroutine of
+// its own. The goroutine starts when there is first something to do for it: most
+// locks are released long before, and never need one.
 func (a *Acquisition) startKeeper(ctx context.Context) {
 	run := a.svc.cfg.wrap(ctx, a.keep)
-	kept := make(chan struct{})
-	a.kept = kept
-	go func() {
-		defer close(kept)
+	a.kept = make(chan struct{})
+	a.firstLook = a.grant.Asked + a.svc.cfg.renewal - rand.N(a.svc.cfg.renewal/10+1)
+	a.starter = time.AfterFunc(max(a.nextStop(a.firstLook)-a.svc.clock.now(), 0), func() {
+		defer close(a.kept)
 		run()
-	}()
+	})
+}
+
+// stopKeeper ends the keeper and waits for it.
+func (a *Acquisition) stopKeeper() {
+	a.stop()
+	a.stopOnce.Do(func() {
+		if a.starter == nil {
+			return
+		}
+		if a.starter.Stop() {
+			close(a.kept) // it never ran
+		}
+	})
+	if a.kept != nil {
+		<-a.kept
+	}
 }
 
 // keep renews at absolute times, so that slow renewals don't add up, and ends
 // the acquisition when its time is over. It stops when it is released.
 func (a *Acquisition) keep() {
 	interval := a.svc.cfg.renewal
-	// Spread, so that locks acquired together are not renewed together for ever.
-	next := a.grant.Asked + interval - rand.N(interval/10+1)
+	next := a.firstLook
 	for {
 		now := a.svc.clock.now()
 		if a.over(now) {
@@ -47,7 +65,7 @@ func (a *Acquisition) keep() {
 			return
 		case err != nil:
 			a.svc.log.Debug("a renewal failed and is tried again", zap.Strings("locks", a.names), zap.Error(err))
-			next = a.svc.clock.now() + lease.RetryDelay(a.lease, interval)
+			next = a.svc.clock.now() + lease.RetryDelay(a.svc.trustedFor(a.lease, a.renews), interval)
 		default:
 			next = max(next+interval, now)
 		}
@@ -61,16 +79,19 @@ func (a *Acquisition) over(now time.Duration) bool {
 		return true
 	}
 	if now >= time.Duration(a.trustEnd.Load()) {
-		a.lose(now, a.overReason(), nil)
+		a.lose(now, a.overReason(now), nil)
 	}
 	return a.state.Load() != stateHeld
 }
 
-func (a *Acquisition) overReason() string {
-	if a.renews {
+func (a *Acquisition) overReason(now time.Duration) string {
+	switch {
+	case a.renews:
 		return "the lease could not be renewed in time"
+	case now < a.jobEnd():
+		return "the lock could not be looked at for as long as a lease"
 	}
-	return "the job ran longer than its lock lasts"
+	return overrun
 }
 
 // nextStop is the local time at which the keeper has to look again.
@@ -129,6 +150,7 @@ func (a *Acquisition) renew(ctx context.Context) (lost string, err error) {
 
 // look checks, without renewing, that a job's lock is still in its record.
 func (a *Acquisition) look(ctx context.Context) (lost string, err error) {
+	asked := a.svc.clock.now()
 	r, err := a.svc.lane.Read(ctx, a.names)
 	if err != nil {
 		return "", err
@@ -142,6 +164,9 @@ func (a *Acquisition) look(ctx context.Context) (lost string, err error) {
 		if !found || !h.Alive(r.At.Millis()) {
 			return "its record is gone or another's", nil
 		}
+	}
+	if !a.extend(lane.Renewed{Asked: asked}) {
+		a.holds(a.svc.clock.now()) // the answer came too late
 	}
 	return "", nil
 }

@@ -153,7 +153,7 @@ func (c *config) check() error {
 	}
 	if c.lease >= time.Millisecond && c.renewal >= time.Millisecond && !lease.LeavesRetry(c.lease, c.renewal) {
 		bad("renewal interval %v leaves no time for a retry before the lease of %v ends: at most %v is possible",
-			c.renewal, c.lease, max(c.lease-2*lease.Margin(c.lease), 0))
+			c.renewal, c.lease, max(lease.LongestInterval(c.lease), 0))
 	}
 	switch {
 	case c.json == nil:

@@ -28,6 +28,7 @@ type RedisLockService struct {
 	pubsub    *pubsub.Service
 	ownPubSub bool
 	client    rueidis.Client // closed by Close; nil if it is the caller's
+	redis     rueidis.Client // the same or the caller's: for SCAN
 	wakes     *pubsub.Subscription
 	detector  *detector
 
@@ -108,7 +109,7 @@ func openClient(url string, timeout time.Duration) (rueidis.Client, error) {
 }
 
 func start(ctx context.Context, client rueidis.Client, cfg *config) (*RedisLockService, error) {
-	s := &RedisLockService{cfg: cfg, node: uuid.NewString(), clock: newClock(), log: cfg.log,
+	s := &RedisLockService{cfg: cfg, redis: client, node: uuid.NewString(), clock: newClock(), log: cfg.log,
 		active: make(map[*Acquisition]struct{}), closed: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(ctx, 2*cfg.opTimeout)
 	defer cancel()

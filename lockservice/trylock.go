@@ -61,6 +61,7 @@ func (s *RedisLockService) run(ctx context.Context, r *request, fn Protected) (r
 // protect runs the code and releases. The release is deferred and nothing is
 // recovered, so a panic or Goexit goes on with its own value and stack.
 func (a *Acquisition) protect(ctx context.Context, fn Protected) (err error) {
+	a.closure = true
 	outcome, text := lockrules.Panic, ""
 	defer func() {
 		a.finish(ctx, outcome, text)

@@ -30,13 +30,30 @@ const (
 // operation needs no carrying any more. The calling goroutine has the baton
 // and has given it up when carry returns.
 func (l *Lane) carry(self *op) {
+	ended := false
+	defer func() {
+		if !ended {
+			l.abandon() // a JSON handler has panicked: the others must go on
+		}
+	}()
 	for {
 		b := l.take(self)
 		if b == nil {
+			ended = true
 			return
 		}
 		l.run(b, self == nil)
 	}
+}
+
+// abandon puts the baton down in the middle of a batch. Its operations get no
+// answer; their callers' time runs out.
+func (l *Lane) abandon() {
+	l.snap = nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dropLocked()
+	l.kickBackground()
 }
 
 // take forms the next batch, or hands the baton on.
@@ -237,7 +254,7 @@ func (l *Lane) decided(b *batch, background bool) (*plan, error) {
 		}
 	}
 	p := l.decide(b)
-	if p.err == nil && p.writes.Empty() && l.snap.asked < b.youngest() {
+	if p.err == nil && p.writes.Empty() && l.snap.asked < p.newest() {
 		// No EXEC will tell whether what was read ahead still holds.
 		if _, err := l.exchange(nil, names, nil, background); err != nil {
 			return nil, err
@@ -247,14 +264,22 @@ func (l *Lane) decided(b *batch, background bool) (*plan, error) {
 	return p, p.err
 }
 
-// youngest is when the last operation of the batch was queued.
-func (b *batch) youngest() time.Duration {
+// newest is how new the data must be that the plan rests on, if no commit
+// validates it: read after each operation that it answers was queued, and after
+// whatever made it look at what is parked.
+//
+// An operation that it parks needs nothing newer. Since there is nothing to
+// write, the node's mark stands in the record that was read; whoever has let go
+// since then has seen it and sends a wake-up, which is looked at with new data.
+func (p *plan) newest() time.Duration {
 	var t time.Duration
-	for _, o := range b.ops {
-		t = max(t, o.queuedAt)
+	for i := range p.answers {
+		if a := &p.answers[i]; !a.park {
+			t = max(t, a.op.queuedAt)
+		}
 	}
-	if len(b.names)+len(b.retry) > 0 {
-		t = max(t, b.formed)
+	if len(p.b.names)+len(p.b.retry) > 0 {
+		t = max(t, p.b.formed)
 	}
 	return t
 }

@@ -102,6 +102,9 @@ const (
 	grace     = 20 * time.Millisecond
 )
 
+// maxStreaks bounds the names whose streaks are counted.
+const maxStreaks = 4096
+
 type streak struct {
 	grants int
 	until  time.Duration // end of the grace; 0: not yet begun
@@ -164,6 +167,9 @@ func (l *Lane) countStreak(o *op, p *plan) {
 		}
 		s := l.streaks[name]
 		if s == nil {
+			if len(l.streaks) >= maxStreaks {
+				clear(l.streaks)
+			}
 			s = &streak{}
 			l.streaks[name] = s
 		}

@@ -37,6 +37,7 @@ type op struct {
 	patience time.Duration // acquire: nothing is granted after this, but by the first attempt
 	expiry   time.Duration // when it is no longer tried while Redis is out of reach
 	signal   chan struct{} // cap 1: phase or turn has changed
+	onPark   func([]lockrules.Blocker)
 
 	// Guarded by Lane.mu.
 	phase phase
@@ -113,6 +114,8 @@ type Reading struct {
 type AcquireOptions struct {
 	Timeout time.Duration // how long to wait for others to let go; 0: a single attempt
 	Tag     any           // given back with Events.Waits
+	// OnPark is called once, on the calling goroutine, if it has to wait. May be nil.
+	OnPark func(blockers []lockrules.Blocker)
 }
 
 // Acquire asks for all locks of the request and waits for them. It returns
@@ -120,7 +123,7 @@ type AcquireOptions struct {
 // ctx's own, [ErrClosed], *[Unavailable] or *[Corrupt].
 func (l *Lane) Acquire(ctx context.Context, req lockrules.Request, opt AcquireOptions) (g Grant, granted bool, blockers []lockrules.Blocker, err error) {
 	o := l.newOp(acquire, wantNames(req.Wants))
-	o.req, o.tag = req, opt.Tag
+	o.req, o.tag, o.onPark = req, opt.Tag, opt.OnPark
 	o.patience = o.queuedAt + opt.Timeout
 	o.expiry = max(o.patience, o.queuedAt+l.cfg.OpTimeout)
 	out := l.do(ctx, o)

@@ -48,6 +48,7 @@ func (l *Lane) await(ctx context.Context, o *op) outcome {
 	timer := time.NewTimer(l.nextStop(o))
 	defer timer.Stop()
 	for {
+		l.tellParked(o)
 		select {
 		case <-o.signal:
 		case <-ctx.Done():
@@ -83,6 +84,22 @@ func (l *Lane) nextStop(o *op) time.Duration {
 		stop = min(stop, o.patience)
 	}
 	return max(stop-now, 0)
+}
+
+// tellParked tells the caller, on its own goroutine, the first time that its
+// operation is found parked.
+func (l *Lane) tellParked(o *op) {
+	if o.onPark == nil {
+		return
+	}
+	l.mu.Lock()
+	is, blockers := o.phase == parked, o.out.blockers
+	l.mu.Unlock()
+	if is {
+		tell := o.onPark
+		o.onPark = nil
+		tell(blockers)
+	}
 }
 
 func (l *Lane) answered(o *op) (outcome, bool) {

@@ -13,5 +13,6 @@
 // is never later than Redis. The margin covers that two clocks run at different
 // rates. Local time can only end the trust sooner, never stretch it.
 //
-// Invariant: the window ends before the lease does, whatever the delays.
+// Invariant: the window ends before the lease does, whatever the delays, and it is
+// not empty: at least three quarters of the lease.
 package lease
