@@ -98,7 +98,7 @@ func doneError(ctx context.Context) error {
 func (s *RedisLockService) acquireMissing(ctx context.Context, chain *Acquisition, r *request, missing []lockrules.Want) (*Acquisition, *NotAcquiredError, error) {
 	began := s.clock.now()
 	for {
-		id := newID()
+		id := s.newID()
 		req := lockrules.Request{
 			Asker: lockrules.Asker{ID: id, Owner: s.cfg.owner, Node: s.node, Chain: chain.ids()},
 			Wants: missing, LeaseMillis: lockrules.Millis(r.lease.Milliseconds()), Keep: r.opts.keep,

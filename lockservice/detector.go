@@ -2,7 +2,6 @@ package lockservice
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -35,7 +34,7 @@ const (
 type detector struct {
 	s       *RedisLockService
 	channel string
-	sub     *pubsub.Subscription
+	sub     subscription
 
 	mu      sync.Mutex // guards the fields below
 	table   *deadlock.Table
@@ -45,6 +44,7 @@ type detector struct {
 	suspect map[string]struct{} // victims being confirmed
 	answer  bool                // a node has asked for the whole list
 	ask     map[string]struct{} // nodes to be asked for theirs; "" is all
+	posting bool                // post is under way
 
 	work chan struct{}   // cap 1
 	ctx  context.Context // done when the detector is closed
@@ -61,21 +61,21 @@ type parkedCall struct {
 	gone      bool
 }
 
-func newDetector(s *RedisLockService) (*detector, error) {
+func newDetector(s *RedisLockService) *detector {
 	table, err := deadlock.NewTable(deadlock.Config{Node: s.node, Incarnation: 1,
 		LapseMillis: 3 * s.cfg.pollDelay.Milliseconds()})
 	if err != nil {
-		return nil, err
+		panic(err) // the options have been checked: it would be a mistake in this package
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	return &detector{s: s, ctx: ctx, stop: stop, channel: s.cfg.keys.Waiting(), table: table, parked: make(map[string]*parkedCall),
 		suspect: make(map[string]struct{}), ask: make(map[string]struct{}),
-		work: make(chan struct{}, 1)}, nil
+		work: make(chan struct{}, 1)}
 }
 
 // listen subscribes and asks the other nodes who waits there.
 func (d *detector) listen(ctx context.Context) error {
-	sub, err := d.s.pubsub.Subscribe(ctx, d.channel, pubsub.Handler{Message: d.heard, Up: d.back, Down: d.down})
+	sub, err := d.s.bus.Subscribe(ctx, d.channel, pubsub.Handler{Message: d.heard, Up: d.back, Down: d.down})
 	if err != nil {
 		return err
 	}
@@ -245,6 +245,7 @@ func (d *detector) collect(now time.Duration, repeat bool) [][]byte {
 			}
 		}
 		out = append(out, d.table.Repeat()...)
+		d.postLocked()
 	case d.answer:
 		d.done.Go(d.answerLater)
 	}
@@ -255,7 +256,7 @@ func (d *detector) collect(now time.Duration, repeat bool) [][]byte {
 // answerLater tells everything once, after a random pause: several nodes are
 // asked at the same time.
 func (d *detector) answerLater() {
-	if !d.rest(rand.N(answerWithin)) {
+	if !d.rest(d.s.jitter(answerWithin)) {
 		return
 	}
 	d.mu.Lock()
@@ -278,7 +279,7 @@ func (d *detector) publish(messages [][]byte) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.s.cfg.opTimeout)
 	defer cancel()
 	for _, m := range messages {
-		if err := d.s.pubsub.Publish(ctx, d.channel, string(m)); err != nil {
+		if err := d.s.bus.Publish(ctx, d.channel, string(m)); err != nil {
 			// Told again with the next repeat.
 			d.s.log.Debug("who waits here could not be told to the other nodes", zap.Error(err))
 			return

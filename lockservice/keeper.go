@@ -2,7 +2,6 @@ package lockservice
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,7 +17,7 @@ import (
 func (a *Acquisition) startKeeper(ctx context.Context) {
 	run := a.svc.cfg.wrap(ctx, a.keep)
 	a.kept = make(chan struct{})
-	a.firstLook = a.grant.Asked + a.svc.cfg.renewal - rand.N(a.svc.cfg.renewal/10+1)
+	a.firstLook = a.grant.Asked + a.svc.cfg.renewal - a.svc.jitter(a.svc.cfg.renewal/10+1)
 	a.starter = time.AfterFunc(max(a.nextStop(a.firstLook)-a.svc.clock.now(), 0), func() {
 		defer close(a.kept)
 		run()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -19,17 +20,17 @@ import (
 // RedisLockService hands out locks. It is safe for use by many goroutines; one
 // per process and Redis is enough. Make it with [New] or [Open], and Close it.
 type RedisLockService struct {
+	surroundings
+
 	cfg   *config
-	node  string // of this service, in records and channel names
 	clock *clock
 	lane  *lane.Lane
 	log   *zap.Logger
 
-	pubsub    *pubsub.Service
-	ownPubSub bool
-	client    rueidis.Client // closed by Close; nil if it is the caller's
-	redis     rueidis.Client // the same or the caller's: for SCAN
-	wakes     *pubsub.Subscription
+	ownPubSub *pubsub.Service // closed by Close; nil if it is the caller's
+	client    rueidis.Client  // closed by Close; nil if it is the caller's
+	redis     rueidis.Client  // the same or the caller's: for SCAN
+	wakes     subscription
 	detector  *detector
 
 	mu      sync.Mutex // guards the fields below
@@ -109,44 +110,51 @@ func openClient(url string, timeout time.Duration) (rueidis.Client, error) {
 }
 
 func start(ctx context.Context, client rueidis.Client, cfg *config) (*RedisLockService, error) {
-	s := &RedisLockService{cfg: cfg, redis: client, node: uuid.NewString(), clock: newClock(), log: cfg.log,
-		active: make(map[*Acquisition]struct{}), closed: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(ctx, 2*cfg.opTimeout)
 	defer cancel()
-	report, err := redistx.CheckUp(ctx, client, cfg.keys, s.node)
+	node := uuid.NewString()
+	report, err := redistx.CheckUp(ctx, client, cfg.keys, node)
 	if err != nil {
 		return nil, startError(err)
 	}
 	for _, w := range report.Warnings {
-		s.log.Warn("the redis server is not set up as it should be", zap.String("problem", w))
+		cfg.log.Warn("the redis server is not set up as it should be", zap.String("problem", w))
 	}
-	if err := s.openPubSub(ctx, client); err != nil {
-		return nil, startError(err)
+	messages, own := cfg.pubsub, false
+	if !cfg.pubsubSet {
+		messages, err = pubsub.New(ctx, client, pubsub.WithLogger(cfg.log), pubsub.WithConnectTimeout(cfg.opTimeout))
+		if err != nil {
+			return nil, startError(err)
+		}
+		own = true
 	}
-	if s.detector, err = newDetector(s); err != nil {
-		return nil, err
-	}
-	s.lane = lane.New(lane.Config{
-		Port: redistx.New(client, redistx.Options{DialTimeout: cfg.opTimeout}), Keys: cfg.keys, JSON: cfg.json,
-		Node: s.node, Lease: cfg.lease, PollDelay: cfg.pollDelay, ReleasedTTL: cfg.releasedTTL,
-		OpTimeout: cfg.opTimeout, Now: s.clock.now, Events: events{s},
+	s, err := startIn(ctx, cfg, surroundings{
+		node: node, port: redistx.New(client, redistx.Options{DialTimeout: cfg.opTimeout}),
+		bus: redisBus{messages}, posts: redisPosts{client}, newID: newID,
+		jitter: func(limit time.Duration) time.Duration { return rand.N(limit) },
 	})
-	if err := s.listen(ctx); err != nil {
+	if own {
+		s.ownPubSub = messages
+	}
+	if err != nil {
 		s.stop(ctx)
 		return nil, startError(err)
 	}
+	s.redis = client
 	return s, nil
 }
 
-func (s *RedisLockService) openPubSub(ctx context.Context, client rueidis.Client) error {
-	if s.cfg.pubsubSet {
-		s.pubsub = s.cfg.pubsub
-		return nil
-	}
-	var err error
-	s.pubsub, err = pubsub.New(ctx, client, pubsub.WithLogger(s.log), pubsub.WithConnectTimeout(s.cfg.opTimeout))
-	s.ownPubSub = err == nil
-	return err
+// startIn makes a service in its surroundings. After an error it is to be stopped.
+func startIn(ctx context.Context, cfg *config, around surroundings) (*RedisLockService, error) {
+	s := &RedisLockService{cfg: cfg, surroundings: around, clock: newClock(), log: cfg.log,
+		active: make(map[*Acquisition]struct{}), closed: make(chan struct{})}
+	s.detector = newDetector(s)
+	s.lane = lane.New(lane.Config{
+		Port: around.port, Keys: cfg.keys, JSON: cfg.json, Node: around.node,
+		Lease: cfg.lease, PollDelay: cfg.pollDelay, ReleasedTTL: cfg.releasedTTL, OpTimeout: cfg.opTimeout,
+		Now: s.clock.now, Jitter: around.jitter, Events: events{s},
+	})
+	return s, s.listen(ctx)
 }
 
 // listen subscribes before the first lock is waited for, and has the lane make
@@ -154,7 +162,7 @@ func (s *RedisLockService) openPubSub(ctx context.Context, client rueidis.Client
 // that its loss is noticed.
 func (s *RedisLockService) listen(ctx context.Context) error {
 	var err error
-	s.wakes, err = s.pubsub.Subscribe(ctx, s.cfg.keys.Wake(s.node), pubsub.Handler{
+	s.wakes, err = s.bus.Subscribe(ctx, s.cfg.keys.Wake(s.node), pubsub.Handler{
 		Message: s.woken,
 		Up:      s.lane.WakeAll,
 	})
@@ -294,8 +302,8 @@ func (s *RedisLockService) stop(ctx context.Context) {
 	}
 	s.detector.close()
 	s.lane.Close(ctx)
-	if s.ownPubSub {
-		_ = s.pubsub.Close()
+	if s.ownPubSub != nil {
+		_ = s.ownPubSub.Close()
 	}
 	if s.client != nil {
 		s.client.Close()

@@ -78,5 +78,9 @@ func (s Space) SelfTest(node string) string { return "{" + s.prefix + "}:selftes
 // Wake is the channel on which a node hears that locks it waits for may be free.
 func (s Space) Wake(node string) string { return "{" + s.prefix + "}:wake:" + node }
 
+// Graph is the key under which a node leaves who waits there, for others that
+// its messages don't reach.
+func (s Space) Graph(node string) string { return "{" + s.prefix + "}:graph:" + node }
+
 // Waiting is the channel on which nodes tell each other who waits for what.
 func (s Space) Waiting() string { return "{" + s.prefix + "}:waiting" }
