@@ -104,6 +104,9 @@ func openClient(url string, timeout time.Duration) (rueidis.Client, error) {
 		if client != nil {
 			client.Close()
 		}
+		if isContextError(err) {
+			err = fmt.Errorf("no connection within %v: %w", opt.Dialer.Timeout, err)
+		}
 		return nil, startError(err)
 	}
 	return client, nil

@@ -1,0 +1,115 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/redislockservice/redislockservice/internal/lockrules"
+)
+
+// answer gives the callers what was decided. It rests on a commit, or on data
+// that was read after they had asked.
+func (l *Lane) answer(p *plan) {
+	if p.standing.Write != nil && !p.writes.Empty() {
+		l.known = true
+	}
+	l.mu.Lock()
+	for i := range p.answers {
+		l.answerLocked(p, &p.answers[i])
+	}
+	l.again = append(l.again, p.missed...)
+	l.mu.Unlock()
+	l.setDues(p)
+	l.tellOf(p)
+}
+
+func (l *Lane) answerLocked(p *plan, a *answer) {
+	o := a.op
+	if a.again {
+		l.pending = append(l.pending, o.behind())
+	}
+	switch {
+	case a.park && o.waiting:
+		o.out.blockers = a.out.blockers
+	case a.park:
+		l.parkLocked(o, a, p)
+	case o.gone || o.phase == finished:
+		// Granted to somebody who has left meanwhile. Nobody would release it.
+		a.left = o.waiting
+		l.parked.remove(o)
+		if a.out.granted {
+			l.pending = append(l.pending, l.undoOp(o))
+		}
+		o.finishLocked(outcome{})
+	default:
+		if a.out.granted {
+			l.countStreak(o, p)
+		}
+		a.left = o.waiting
+		l.parked.remove(o)
+		o.finishLocked(a.out)
+	}
+}
+
+func (l *Lane) parkLocked(o *op, a *answer, p *plan) {
+	if o.gone || l.closed {
+		for _, name := range o.names {
+			l.touched[name] = struct{}{} // its mark has just been written
+		}
+		o.finishLocked(outcome{err: ErrClosed})
+		return
+	}
+	o.phase = parked
+	o.out.blockers = a.out.blockers
+	o.since = p.now
+	if len(l.parked.all) == 0 {
+		l.pollAt = l.cfg.Now() + l.pollDelay()
+	}
+	l.parked.add(o)
+	o.signalLocked() // a caller who carries may stop
+}
+
+// setDues notes when the names that were looked at are to be tried next.
+func (l *Lane) setDues(p *plan) {
+	ms := p.now.Millis()
+	for name := range p.look {
+		w := p.recs[name]
+		if w == nil || l.parked.names[name] == nil {
+			continue
+		}
+		next := lockrules.NextLapse(w.rec, ms)
+		if p.standing.Until > ms {
+			next = p.standing.Until
+		}
+		var due time.Duration
+		if next != 0 {
+			due = p.s.local(next) + time.Millisecond
+		}
+		if s := l.streaks[name]; s != nil && s.until != 0 && (due == 0 || s.until < due) {
+			due = s.until
+		}
+		l.parked.setDue(name, due)
+	}
+}
+
+// tellOf reports hold-off and waiting, outside of the lane's mutex.
+func (l *Lane) tellOf(p *plan) {
+	if l.cfg.Events == nil {
+		return
+	}
+	ms := p.now.Millis()
+	if p.standing.Until > ms && l.heldTo <= ms {
+		l.cfg.Events.HoldOff(p.standing.Reason, time.Duration(p.standing.Until-ms)*time.Millisecond)
+	}
+	l.heldTo = max(l.heldTo, p.standing.Until)
+	for i := range p.answers {
+		a := &p.answers[i]
+		switch {
+		case a.op.kind != acquire:
+		case a.park:
+			l.cfg.Events.Waits(Waiting{ID: a.op.req.ID, Since: a.op.since, Wants: a.op.req.Wants,
+				Blockers: a.out.blockers, Tag: a.op.tag, Parked: Parked{l, a.op}})
+		case a.left:
+			l.cfg.Events.Gone(a.op.req.ID)
+		}
+	}
+}
