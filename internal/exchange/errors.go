@@ -79,9 +79,6 @@ func (e *ServerError) Unwrap() error { return e.Err }
 // NothingApplied says that the commit had no effect.
 func (e *ServerError) NothingApplied() bool { return e.Applied == Nothing }
 
-// OutOfMemory says that maxmemory is reached: nothing can be stored, but DEL works.
-func (e *ServerError) OutOfMemory() bool { return e.Kind == OOM }
-
 // Permanent says that trying again will not help until somebody changes the
 // server's settings.
 func (e *ServerError) Permanent() bool {

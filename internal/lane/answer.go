@@ -24,9 +24,6 @@ func (l *Lane) answer(p *plan) {
 
 func (l *Lane) answerLocked(p *plan, a *answer) {
 	o := a.op
-	if a.again {
-		l.pending = append(l.pending, o.behind())
-	}
 	switch {
 	case a.park && o.waiting:
 		o.out.blockers = a.out.blockers

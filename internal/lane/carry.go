@@ -137,7 +137,7 @@ func (l *Lane) endParkedLocked() {
 // run decides and commits a batch until it is answered or Redis fails.
 func (l *Lane) run(b *batch, background bool) {
 	if background && !l.backOff() {
-		l.requeue(b, nil)
+		l.requeue(b)
 		return
 	}
 	for conflicts := 0; ; conflicts++ {
@@ -229,7 +229,9 @@ func (l *Lane) exchange(commit *exchange.Writes, names []string, known map[strin
 		known = nil
 	}
 	l.snap = l.newSnapshot(names, x, asked, replied, known, old)
-	l.known = l.known || l.snap.server != nil
+	if m := l.snap.server; m != nil {
+		l.known, l.lease = true, max(l.lease, m.LeaseMillis)
+	}
 	l.healthy(replied - asked)
 	return committed, nil
 }

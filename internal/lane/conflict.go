@@ -19,7 +19,7 @@ func (l *Lane) afterConflict(b *batch, conflicts int) *batch {
 	}
 	part, rest := l.split(b)
 	if !rest.empty() {
-		l.requeue(rest, nil)
+		l.requeue(rest)
 	}
 	return part
 }
@@ -27,7 +27,7 @@ func (l *Lane) afterConflict(b *batch, conflicts int) *batch {
 // split cuts off the operations that share names, directly or over others,
 // with the batch's first.
 func (l *Lane) split(b *batch) (part, rest *batch) {
-	part, rest = &batch{noMemory: b.noMemory, formed: b.formed}, &batch{formed: b.formed}
+	part, rest = &batch{formed: b.formed}, &batch{formed: b.formed}
 	set := newNameSet()
 	for grown := true; grown; {
 		before := len(set.names)

@@ -1,7 +1,6 @@
 package lane
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,10 +24,6 @@ func (p *plan) release(o *op) {
 			out.met = max(out.met, met)
 		}
 	}
-	if p.b.noMemory {
-		p.answers = append(p.answers, p.ifDeletable(o, out))
-		return
-	}
 	p.answers = append(p.answers, answer{op: o, out: out})
 	for _, name := range o.names {
 		if w := p.recs[name]; w != nil && w.opened {
@@ -51,22 +46,6 @@ func (p *plan) releaseOne(o *op, name string) (lockrules.Released, error) {
 	w.opened = w.opened || opened || met == lockrules.Missing
 	return met, nil
 }
-
-// ifDeletable is the answer to a release on a server without memory: a record
-// that keeps others' holdings can't be deleted, so there the release has to
-// wait until it can be written.
-func (p *plan) ifDeletable(o *op, out outcome) answer {
-	a := answer{op: o, out: out}
-	for _, name := range o.names {
-		if w := p.recs[name]; w != nil && w.dirty && lockrules.HeldByAnybody(w.rec, p.now.Millis()) {
-			w.dirty, w.opened = false, false
-			a.out.err, a.again = &Unavailable{Err: errNoMemory}, true
-		}
-	}
-	return a
-}
-
-var errNoMemory = errors.New("the server is out of memory")
 
 func (p *plan) renew(o *op) {
 	a := answer{op: o}
@@ -196,15 +175,11 @@ func (p *plan) anyLeft(ops []*op) bool {
 func (p *plan) write() {
 	p.known = make(map[string]*entry, len(p.order))
 	for _, name := range p.order {
-		w := p.recs[name]
-		switch {
-		case w.dirty && p.b.noMemory:
-			p.delete(name)
-		case w.dirty:
+		if w := p.recs[name]; w.dirty {
 			p.set(name, w)
 		}
 	}
-	if s := p.standing.Write; s != nil && p.s.srvErr == nil && !p.b.noMemory {
+	if s := p.standing.Write; s != nil && p.s.srvErr == nil {
 		data, err := encodeServer(p.l.cfg.JSON, s)
 		if err != nil {
 			p.err = &codecError{err}
@@ -225,12 +200,6 @@ func (p *plan) set(name string, w *work) {
 	p.writes.Sets = append(p.writes.Sets, exchange.Set{Key: p.l.cfg.Keys.Lock(name), Value: data,
 		TTL: time.Duration(ttl) * time.Millisecond})
 	p.known[name] = &entry{rec: w.rec, raw: data}
-}
-
-// delete is how a lock is let go when the server has no memory for the record of it.
-func (p *plan) delete(name string) {
-	p.writes.Deletes = append(p.writes.Deletes, p.l.cfg.Keys.Lock(name))
-	p.known[name] = &entry{rec: lockrules.Empty(name)}
 }
 
 // publish tells the nodes that wait for what is open now. The message is a

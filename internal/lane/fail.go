@@ -41,10 +41,8 @@ func (l *Lane) fail(b *batch, p *plan, err error) {
 	switch {
 	case permanent(err):
 		l.refuse(b, err)
-	case outOfMemory(err) && !b.noMemory && b.releases():
-		l.releaseByDeleting(b, err)
 	default:
-		l.requeue(b, nil)
+		l.requeue(b)
 	}
 }
 
@@ -58,7 +56,6 @@ func (l *Lane) noteOutage(err error) {
 type (
 	saysApplied   interface{ NothingApplied() bool }
 	saysPermanent interface{ Permanent() bool }
-	saysMemory    interface{ OutOfMemory() bool }
 )
 
 // mayHaveBeenApplied: an error that doesn't say so may mean anything.
@@ -73,11 +70,6 @@ func permanent(err error) bool {
 	return errors.As(err, &e) && e.Permanent() || errors.As(err, &codec) || errors.Is(err, exchange.ErrClosed)
 }
 
-func outOfMemory(err error) bool {
-	var e saysMemory
-	return errors.As(err, &e) && e.OutOfMemory()
-}
-
 // unsure marks the operations that may have been applied without an answer.
 func (p *plan) unsure() {
 	for _, a := range p.answers {
@@ -90,14 +82,12 @@ func (p *plan) unsure() {
 // requeue puts a batch back, in front of what has come since. Its names are
 // looked at again: a release that turns out to have been applied opens nothing
 // a second time, but whoever waits on this node has still to be handed to.
-func (l *Lane) requeue(b *batch, except func(*op) bool) {
+func (l *Lane) requeue(b *batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var back []*op
 	for _, o := range b.ops {
 		switch {
-		case except != nil && except(o):
-			continue
 		case o.gone && o.kind == acquire && o.unsure:
 			back = append(back, l.undoOp(o))
 			o.finishLocked(outcome{})
@@ -145,7 +135,7 @@ func (l *Lane) refuse(b *batch, err error) {
 	}
 	l.pending = append(l.pending, later...)
 	l.mu.Unlock()
-	l.requeue(&batch{names: b.names, retry: b.retry}, nil)
+	l.requeue(&batch{names: b.names, retry: b.retry})
 }
 
 // behind is the operation to go on with in the background, its caller having
@@ -154,28 +144,6 @@ func (o *op) behind() *op {
 	c := *o
 	c.signal, c.gone, c.phase, c.turn = make(chan struct{}, 1), true, queued, false
 	return &c
-}
-
-func (b *batch) releases() bool {
-	for _, o := range b.ops {
-		if o.kind == release {
-			return true
-		}
-	}
-	return false
-}
-
-// releaseByDeleting lets go of locks on a server that has no memory left to
-// write down that they are free. DEL needs none.
-func (l *Lane) releaseByDeleting(b *batch, cause error) {
-	only := &batch{noMemory: true, formed: b.formed}
-	for _, o := range b.ops {
-		if o.kind == release {
-			only.ops = append(only.ops, o)
-		}
-	}
-	l.requeue(b, func(o *op) bool { return o.kind == release })
-	l.run(only, true)
 }
 
 // backOff waits before Redis is asked again after failures. The first retry is

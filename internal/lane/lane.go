@@ -140,6 +140,7 @@ type Lane struct {
 	pollAt  time.Duration    // when all parked operations are tried
 	heldTo  lockrules.Millis // the end of the hold-off that was told last
 	known   bool             // a memory of the server has been seen
+	lease   lockrules.Millis // the largest lease of all services, as far as has been seen
 	counts  counters
 
 	kick  chan struct{} // cap 1: work for the background goroutine
@@ -168,6 +169,7 @@ func New(cfg Config) *Lane {
 		woken:     make(map[string]struct{}),
 		parked:    newIndex(),
 		streaks:   make(map[string]*streak),
+		lease:     millis(cfg.Lease),
 		kick:      make(chan struct{}, 1),
 		freed:     make(chan struct{}, 1),
 		quit:      make(chan struct{}),

@@ -9,13 +9,10 @@ import (
 
 // batch is what one transaction is to do.
 type batch struct {
-	ops   []*op
-	names []string // to hand over, and whose marks to look at
-	retry []*op    // parked operations to be tried whatever their names' queues say
-	// noMemory: the server refuses to store anything; only releases are run,
-	// and they delete.
-	noMemory bool
-	formed   time.Duration
+	ops    []*op
+	names  []string // to hand over, and whose marks to look at
+	retry  []*op    // parked operations to be tried whatever their names' queues say
+	formed time.Duration
 }
 
 func (b *batch) empty() bool { return len(b.ops)+len(b.names)+len(b.retry) == 0 }
@@ -33,8 +30,6 @@ type answer struct {
 	op   *op
 	out  outcome
 	park bool
-	// again: the caller is told, but the operation goes on in the background.
-	again bool
 	// left: the operation was parked and is not any more. Set when answered.
 	left bool
 }
@@ -65,20 +60,18 @@ func (l *Lane) decide(b *batch) *plan {
 	p := &plan{l: l, b: b, s: l.snap, t: l.cfg.Now(), recs: make(map[string]*work)}
 	p.now, p.asked = p.s.at(p.t)
 	ms := p.now.Millis()
-	p.standing = lockrules.CheckServer(p.s.server, l.known, p.s.seen, millis(l.cfg.Lease), ms)
+	p.standing = lockrules.CheckServer(p.s.server, l.known, p.s.seen, l.lease, ms)
 	for _, o := range b.retry {
 		p.tryParked(o)
 	}
 	for _, o := range b.ops {
 		p.run(o)
 	}
-	if !b.noMemory {
-		for _, name := range b.names {
-			p.lookAt(name)
-			p.handOver(name)
-		}
-		p.mark()
+	for _, name := range b.names {
+		p.lookAt(name)
+		p.handOver(name)
 	}
+	p.mark()
 	p.write()
 	return p
 }

@@ -9,7 +9,7 @@ import (
 
 var (
 	rewrite    = flag.Bool("rewrite", false, "rewrite the expected output of testdata/*.txt")
-	exhaustive = flag.Bool("exhaustive", false, "search the large spaces too (minutes)")
+	exhaustive = flag.Bool("exhaustive", false, "search the large spaces too (some gigabytes and, with -timeout 60m, some minutes)")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -283,7 +283,7 @@ func (s *script) server(a args) {
 func (s *script) print(a args) {
 	r := s.rec(a.words[0])
 	keep := map[bool]string{true: "kept", false: fmt.Sprintf("for %d ms more", Lasts(r, s.now, 30))}[r.KeepLockData]
-	s.printf("%s: at %d, token %d, %s", r.LockName, s.now, r.FencingToken, keep)
+	s.printf("%s: written at %d, token %d, %s", r.LockName, r.UpdatedAt, r.FencingToken, keep)
 	s.holding("write", r.WriteOwner)
 	for i := range r.ReadOwners {
 		s.holding("read", &r.ReadOwners[i])

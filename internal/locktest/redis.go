@@ -1,0 +1,72 @@
+package locktest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redislockservice/redislockservice/internal/redistest"
+)
+
+// OnRedis is a real server of package redistest, whose Main has to be the TestMain.
+// Leases are short there, since they pass in real time.
+func OnRedis() Backend {
+	return Backend{name: redisName, run: func(t *testing.T, hurts bool, f func(t *testing.T, e *Env)) {
+		var s *real
+		if hurts {
+			s = &real{server: redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))}
+		} else {
+			s = &real{server: redistest.Shared(t)}
+		}
+		env := newEnv(t, s, redistest.Prefix(t))
+		env.Lease, env.Poll = 2*time.Second, 5*time.Second
+		f(t, env)
+	}}
+}
+
+// real is a real server.
+type real struct{ server *redistest.Server }
+
+func (r *real) client(t testing.TB, change func(*rueidis.ClientOption)) (rueidis.Client, error) {
+	option := r.server.ClientOption()
+	change(&option)
+	return newClient(t, option)
+}
+
+// newClient closes the client when the test ends. With a server that can't be
+// reached, rueidis may return a client beside the error.
+func newClient(t testing.TB, option rueidis.ClientOption) (rueidis.Client, error) {
+	client, err := rueidis.NewClient(option)
+	if client != nil {
+		t.Cleanup(client.Close)
+	}
+	return client, err
+}
+
+func (r *real) do(t testing.TB, args ...string) rueidis.RedisMessage {
+	t.Helper()
+	return r.server.Do(t, args...)
+}
+
+func (r *real) restart(t testing.TB, keepData bool) {
+	if keepData {
+		r.server.Restart(t)
+	} else {
+		r.server.RestartEmpty(t)
+	}
+}
+
+func (r *real) cut(t testing.TB)     { r.server.Kill(t) }
+func (r *real) heal(t testing.TB)    { r.server.Start(t) }
+func (r *real) pause(t testing.TB)   { r.server.Pause(t) }
+func (r *real) unpause(t testing.TB) { r.server.Unpause(t) }
+
+// commands is how many commands the server has run, without those of the suite itself.
+func (e *Env) commands() map[string]int64 {
+	e.T.Helper()
+	r, ok := e.server.(*real)
+	require.True(e.T, ok, "only on a real server")
+	return r.server.CommandStats(e.T)
+}

@@ -1,0 +1,3 @@
+package locktest
+
+var loss, restarts, tokens, info, input, foreign, closing, sharing, crowds []scenario

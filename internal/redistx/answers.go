@@ -1,0 +1,199 @@
+package redistx
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redislockservice/redislockservice/internal/exchange"
+)
+
+// judgeCommit reads the answers before the reads: of MULTI … EXEC, or of UNWATCH.
+func judgeCommit(answers []rueidis.RedisResult, plan plan) (committed bool, err error) {
+	switch {
+	case plan.writes > 0:
+		return judgeTransaction(answers, plan)
+	case len(answers) == 1:
+		return false, expectOK(&answers[0], "UNWATCH")
+	}
+	return false, nil
+}
+
+func judgeTransaction(answers []rueidis.RedisResult, plan plan) (committed bool, err error) {
+	queued, exec := answers[:len(answers)-1], &answers[len(answers)-1]
+	if refusal := judgeQueue(queued, plan); refusal != nil {
+		return false, abortedBy(refusal, &queued[0], exec)
+	}
+	if len(queued) != plan.writes+1 {
+		return false, errProtocol
+	}
+	err = exec.Error()
+	switch {
+	case rueidis.IsRedisNil(err):
+		return false, nil // a watched key was touched
+	case err == nil:
+		return judgeElements(exec, plan)
+	}
+	refusal := refused("EXEC", err, exchange.Nothing)
+	if !isExecAbort(err) {
+		refusal.Applied = exchange.Maybe
+		return false, fmt.Errorf("%w: %w", errProtocol, refusal)
+	}
+	return false, refusal
+}
+
+// judgeQueue looks for the first command that was not queued. If MULTI itself was
+// refused, the rest has run at once, unguarded, as far as it was not refused too.
+func judgeQueue(queued []rueidis.RedisResult, plan plan) error {
+	var first *exchange.ServerError
+	noMulti, loose := false, false
+	for i := range queued {
+		command, promised := "MULTI", "OK"
+		if i > 0 {
+			command, promised = plan.command(i-1), "QUEUED"
+		}
+		text, err := queued[i].ToString()
+		switch {
+		case isReply(err):
+			noMulti = noMulti || i == 0
+			if first == nil {
+				first = refused(command, err, exchange.Nothing)
+			}
+		case err == nil && text == promised:
+		case noMulti:
+			loose = true
+		default:
+			return fmt.Errorf("%w: %s within MULTI", errProtocol, command)
+		}
+	}
+	if first == nil {
+		return nil // a nil *exchange.ServerError in an error would not be nil
+	}
+	if loose {
+		first.Applied = exchange.Partly
+	}
+	return first
+}
+
+// abortedBy checks that EXEC answered as it must after a command was not queued.
+func abortedBy(refusal error, multi, exec *rueidis.RedisResult) error {
+	first, ok := refusal.(*exchange.ServerError)
+	if !ok {
+		return refusal
+	}
+	if !isReply(multi.Error()) && !isExecAbort(exec.Error()) {
+		first.Applied = exchange.Maybe
+		return fmt.Errorf("%w: %w", errProtocol, first)
+	}
+	return first
+}
+
+// judgeElements checks every element of an EXEC that ran. An error there means
+// that the others ran all the same.
+func judgeElements(exec *rueidis.RedisResult, plan plan) (committed bool, err error) {
+	elements, err := exec.ToArray()
+	if err != nil || len(elements) != plan.writes {
+		return false, fmt.Errorf("%w: EXEC", errProtocol)
+	}
+	for i := range elements {
+		command := plan.command(i)
+		if err := elements[i].Error(); err != nil {
+			return false, refused(command, err, exchange.Partly)
+		}
+		if command != "SET" {
+			continue
+		}
+		if text, err := elements[i].ToString(); err != nil || text != "OK" {
+			return false, fmt.Errorf("%w: SET within EXEC", errProtocol)
+		}
+	}
+	return true, nil
+}
+
+// judgeReads reads the answers of WATCH, GET…, TIME and INFO.
+func judgeReads(answers []rueidis.RedisResult, keys int, runID *string) (snap exchange.Snapshot, err error) {
+	if keys == 0 {
+		return snap, nil
+	}
+	if len(answers) != keys+3 {
+		return snap, errProtocol
+	}
+	if err := expectOK(&answers[0], "WATCH"); err != nil {
+		return snap, err
+	}
+	snap.Values = make([]exchange.Value, keys)
+	for i := range snap.Values {
+		if snap.Values[i], err = judgeValue(&answers[1+i]); err != nil {
+			return snap, err
+		}
+	}
+	if snap.Micros, err = judgeTime(&answers[1+keys]); err != nil {
+		return snap, err
+	}
+	snap.RunID, snap.Uptime, err = judgeInfo(&answers[2+keys])
+	if snap.RunID == *runID {
+		snap.RunID = *runID // lets the garbage collector have the INFO text
+	} else {
+		snap.RunID = strings.Clone(snap.RunID)
+		*runID = snap.RunID
+	}
+	return snap, err
+}
+
+func judgeValue(answer *rueidis.RedisResult) (exchange.Value, error) {
+	data, err := answer.AsBytes()
+	switch {
+	case err == nil:
+		return exchange.Value{Data: data, Exists: true}, nil
+	case rueidis.IsRedisNil(err):
+		return exchange.Value{}, nil
+	case isWrongType(err):
+		return exchange.Value{Exists: true, Err: err}, nil
+	case !isReply(err):
+		return exchange.Value{}, fmt.Errorf("%w: GET", errProtocol)
+	}
+	return exchange.Value{}, refused("GET", err, exchange.Nothing)
+}
+
+// judgeTime reads seconds and microseconds.
+func judgeTime(answer *rueidis.RedisResult) (micros int64, err error) {
+	parts, err := answer.ToArray()
+	if isReply(err) {
+		return 0, refused("TIME", err, exchange.Nothing)
+	}
+	if err != nil || len(parts) != 2 {
+		return 0, fmt.Errorf("%w: TIME", errProtocol)
+	}
+	seconds, err1 := parts[0].AsInt64()
+	rest, err2 := parts[1].AsInt64()
+	if err1 != nil || err2 != nil {
+		return 0, fmt.Errorf("%w: TIME", errProtocol)
+	}
+	return seconds*1_000_000 + rest, nil
+}
+
+func judgeInfo(answer *rueidis.RedisResult) (runID string, uptime int64, err error) {
+	text, err := answer.ToString()
+	if isReply(err) {
+		return "", 0, refused("INFO", err, exchange.Nothing)
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("%w: INFO", errProtocol)
+	}
+	if runID, uptime, err = identity(text); err != nil {
+		return "", 0, &exchange.ServerError{Command: "INFO", Kind: exchange.Unsupported, Err: err}
+	}
+	return runID, uptime, nil
+}
+
+func expectOK(answer *rueidis.RedisResult, command string) error {
+	text, err := answer.ToString()
+	switch {
+	case isReply(err):
+		return refused(command, err, exchange.Nothing)
+	case err != nil || text != "OK":
+		return fmt.Errorf("%w: %s", errProtocol, command)
+	}
+	return nil
+}
