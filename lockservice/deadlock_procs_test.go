@@ -172,3 +172,32 @@ func deadlockParties(rng *rand.Rand, workers []*worker, n int) []*party {
 	}
 	return parties
 }
+
+// Heavy traffic of three processes that has no cycle in it: whoever is told of a
+// deadlock was told wrongly. TRAFFIC sets another duration.
+func TestNoDeadlockIsReportedWhereThereIsNone(t *testing.T) {
+	lasts := 5 * time.Second
+	if s := os.Getenv("TRAFFIC"); s != "" {
+		var err error
+		lasts, err = time.ParseDuration(s)
+		require.NoError(t, err)
+	}
+	server := redistest.Start(t)
+	prefix := redistest.Prefix(t)
+	var ends []<-chan workerEvent
+	for i := range 3 {
+		w := startWorker(t, server.URL(), prefix)
+		id := fmt.Sprint("traffic-", i)
+		ends = append(ends, w.expect(id))
+		require.NoError(t, w.in.Encode(workerCommand{Do: "traffic", ID: id, Timeout: lasts + 6*time.Second}))
+	}
+	var calls, wrong int64
+	for _, end := range ends {
+		e := within(t, end, lasts+2*time.Minute, "traffic")
+		require.Empty(t, e.Err)
+		calls, wrong = calls+e.Calls, wrong+e.False
+	}
+	require.Positive(t, calls)
+	require.Zero(t, wrong, "false alarms in %d calls", calls)
+	t.Logf("%d calls, nested ones not counted, no false alarm", calls)
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"sync"
@@ -24,7 +25,8 @@ import (
 
 const workerEnv = "LOCKSERVICE_TEST_WORKER"
 
-// workerCommand asks a worker for something. Do is "lock", "release" or "quit".
+// workerCommand asks a worker for something. Do is "lock", "release", "traffic"
+// or "quit".
 type workerCommand struct {
 	Do      string
 	ID      string // of the acquisition; chosen by the controller
@@ -42,6 +44,8 @@ type workerEvent struct {
 	Parties  int // of the deadlock
 	Err      string
 	Took     time.Duration
+	Calls    int64 // of the traffic
+	False    int64 // of them, those that were told of a deadlock
 }
 
 // TestWorkerProcess is not a test: it is what a worker runs.
@@ -79,9 +83,12 @@ func (w *workerProcess) serve(in io.Reader) {
 			break
 		}
 		running.Go(func() {
-			if c.Do == "lock" {
+			switch c.Do {
+			case "lock":
 				w.lock(c)
-			} else {
+			case "traffic":
+				w.traffic(c)
+			default:
 				w.release(c)
 			}
 		})
@@ -116,6 +123,65 @@ func (w *workerProcess) lock(c workerCommand) {
 	w.held[c.ID] = a
 	w.mu.Unlock()
 	w.tell(e)
+}
+
+// traffic locks at random for so long, nested too, and always in the order of
+// the names: there is no cycle in it.
+func (w *workerProcess) traffic(c workerCommand) {
+	e := workerEvent{ID: c.ID}
+	var mu sync.Mutex // guards e
+	var all sync.WaitGroup
+	stop := time.Now().Add(c.Timeout)
+	for g := range 16 {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(g)))
+			for time.Now().Before(stop) {
+				err := w.orderly(context.Background(), rng, 0)
+				mu.Lock()
+				e.Calls++
+				if errors.Is(err, lockservice.ErrDeadlock) {
+					e.False++
+				} else if err != nil {
+					e.Err = err.Error()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	w.tell(e)
+}
+
+const trafficNames = 12
+
+// orderly locks some names from the one given upwards, and goes on above them.
+// Only whoever holds nothing reads, and then nests nothing: since writers are
+// preferred, a reader inside of other locks can close a cycle whatever the order.
+func (w *workerProcess) orderly(ctx context.Context, rng *rand.Rand, from int) error {
+	var locks []lockservice.Lock
+	reads := from == 0 && rng.IntN(2) == 0
+	next := from
+	for next < trafficNames && len(locks) < 3 {
+		if rng.IntN(3) == 0 {
+			name := fmt.Sprintf("traffic-%02d", next)
+			if reads {
+				locks = append(locks, lockservice.ReadLock(name))
+			} else {
+				locks = append(locks, lockservice.WriteLock(name))
+			}
+		}
+		next++
+	}
+	if len(locks) == 0 {
+		return nil
+	}
+	_, err := w.svc.TryLock(ctx, locks, func(ctx context.Context, _ lockservice.HasLock) error {
+		if reads {
+			return nil
+		}
+		return w.orderly(ctx, rng, next)
+	}, lockservice.WithTimeout(time.Minute))
+	return err
 }
 
 func (w *workerProcess) release(c workerCommand) {

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redislockservice/redislockservice/internal/exchange"
@@ -71,6 +72,7 @@ func (l *Lane) decide(b *batch) *plan {
 		p.lookAt(name)
 		p.handOver(name)
 	}
+	p.tryArrived()
 	p.mark()
 	p.write()
 	return p
@@ -146,6 +148,36 @@ func (p *plan) acquire(o *op) {
 	}
 }
 
+// tryArrived tries once more those who could not be granted when it was their
+// turn in the batch, but may be by what a later operation of it let go. They are
+// not in the index yet, so no hand-over has seen them.
+func (p *plan) tryArrived() {
+	left := p.arrived[:0]
+	for _, o := range p.arrived {
+		if !p.anyOpened(o.names) || !p.grantArrived(o) {
+			left = append(left, o)
+		}
+	}
+	p.arrived = left
+}
+
+func (p *plan) anyOpened(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		w := p.recs[name]
+		return w != nil && w.opened
+	})
+}
+
+func (p *plan) grantArrived(o *op) bool {
+	d, err := p.attempt(o)
+	if err != nil || !d.Granted {
+		return false
+	}
+	i := slices.IndexFunc(p.answers, func(a answer) bool { return a.op == o })
+	p.answers[i] = answer{op: o, out: p.grant(d)}
+	return true
+}
+
 func (p *plan) grant(d lockrules.Decision) outcome {
 	p.put(d.Records)
 	return outcome{granted: true, grant: Grant{Token: d.Token, At: p.now.Millis(), ExpiresAt: d.ExpiresAt,
@@ -166,6 +198,7 @@ func (p *plan) attempt(o *op) (lockrules.Decision, error) {
 	d := lockrules.Acquire(recs, o.req, p.now, func(name string) (lockrules.Blocker, bool) { return p.localWriter(o, name) })
 	if d.Granted {
 		if b, yields := p.yields(o); yields {
+			p.lookAt(o.names...) // the end of the grace is a due of the name yielded
 			return lockrules.Decision{Blockers: []lockrules.Blocker{b}, RetryAt: b.Until}, nil
 		}
 	}
