@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/redislockservice/redislockservice/internal/lane"
 	"github.com/redislockservice/redislockservice/internal/lease"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
@@ -128,15 +126,6 @@ func (s *RedisLockService) acquireMissing(ctx context.Context, chain *Acquisitio
 			return nil, nil, fmt.Errorf("%w: replies take longer than half of the lease of %v", ErrUnavailable, r.lease)
 		}
 	}
-}
-
-// newID is time-ordered, so that records and logs read in order.
-func newID() string {
-	id, err := uuid.NewV7()
-	if err != nil {
-		id = uuid.New()
-	}
-	return id.String()
 }
 
 // giveBack undoes a grant that nobody will use.

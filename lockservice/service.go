@@ -133,7 +133,7 @@ func start(ctx context.Context, client rueidis.Client, cfg *config) (*RedisLockS
 	}
 	s, err := startIn(ctx, cfg, surroundings{
 		node: node, port: redistx.New(client, redistx.Options{DialTimeout: cfg.opTimeout}),
-		bus: redisBus{messages}, posts: redisPosts{client}, newID: newID,
+		bus: redisBus{messages}, posts: redisPosts{client}, newID: newIDs().next,
 		jitter: func(limit time.Duration) time.Duration { return rand.N(limit) },
 	})
 	if own {

@@ -31,12 +31,17 @@ func (l *Lane) claimWork() bool {
 	if l.running {
 		return false // whoever carries looks for work before putting it down
 	}
-	due := l.nextDue != 0 && l.cfg.Now() >= l.nextDue
-	if !due && len(l.pending)+len(l.touched)+len(l.woken)+len(l.leaving)+len(l.again) == 0 && !l.wakeAll && !l.closed {
+	if !l.workLocked() {
 		return false
 	}
 	l.running = true
 	return true
+}
+
+// workLocked says whether there is something to carry.
+func (l *Lane) workLocked() bool {
+	return len(l.pending)+len(l.touched)+len(l.woken)+len(l.leaving)+len(l.again) > 0 || l.wakeAll || l.closed ||
+		l.nextDue != 0 && l.cfg.Now() >= l.nextDue
 }
 
 func (l *Lane) untilDue() time.Duration {
@@ -48,18 +53,13 @@ func (l *Lane) untilDue() time.Duration {
 	return max(l.nextDue-l.cfg.Now(), 0)
 }
 
-// Refuse ends every acquire that is queued or parked with [ErrClosed], and lets
-// no more in. Renewals and releases go on.
+// Refuse has every acquire end with [ErrClosed], whatever has become of it, and
+// lets no more in: their callers leave. Renewals and releases go on.
 func (l *Lane) Refuse() {
 	l.mu.Lock()
-	l.closed = true
-	for _, o := range l.pending {
-		if o.kind == acquire && o.phase == queued {
-			o.finishLocked(outcome{err: ErrClosed})
-			if o.unsure {
-				l.pending = append(l.pending, l.undoOp(o))
-			}
-		}
+	if !l.closed {
+		l.closed = true
+		close(l.refused)
 	}
 	l.mu.Unlock()
 	l.kickBackground()

@@ -47,12 +47,18 @@ func (l *Lane) await(ctx context.Context, o *op) outcome {
 	}
 	timer := time.NewTimer(l.nextStop(o))
 	defer timer.Stop()
+	var refused <-chan struct{}
+	if o.kind == acquire {
+		refused = l.refused
+	}
 	for {
 		l.tellParked(o)
 		select {
 		case <-o.signal:
 		case <-ctx.Done():
 			return l.leave(o, ctx.Err())
+		case <-refused:
+			return l.leave(o, ErrClosed)
 		case <-timer.C:
 			if !l.outOfPatience(o) && l.cfg.Now() >= o.expiry {
 				return l.leave(o, nil)
@@ -197,7 +203,9 @@ func (l *Lane) handOnLocked() {
 		}
 	}
 	l.dropLocked()
-	l.kickBackground()
+	if l.workLocked() {
+		l.kickBackground()
+	}
 }
 
 func (l *Lane) unavailableLocked() error {
