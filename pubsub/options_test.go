@@ -1,0 +1,34 @@
+package pubsub
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestEveryWrongOptionIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := New(context.Background(), nil, WithConnectTimeout(0), WithQueueLength(-1),
+		WithHeartbeat(-time.Second), WithBackoff(time.Second, time.Millisecond), WithLogger(nil), nil)
+	for _, what := range []string{"connect timeout", "queue length", "heartbeat", "back-off"} {
+		require.ErrorContains(t, err, what)
+	}
+	_, err = New(context.Background(), nil)
+	require.ErrorContains(t, err, "client is nil")
+}
+
+func TestBackoffStaysWithinItsRange(t *testing.T) {
+	t.Parallel()
+	c, err := newConfig([]Option{WithBackoff(50*time.Millisecond, 2*time.Second)})
+	require.NoError(t, err)
+	for attempt := range 1000 {
+		d := c.backoff(attempt)
+		require.GreaterOrEqual(t, d, 25*time.Millisecond)
+		require.LessOrEqual(t, d, 2*time.Second)
+		if attempt > 6 {
+			require.GreaterOrEqual(t, d, time.Second)
+		}
+	}
+}
