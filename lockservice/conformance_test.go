@@ -3,6 +3,8 @@ package lockservice_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/redislockservice/redislockservice/internal/locktest"
 	"github.com/redislockservice/redislockservice/internal/redistest"
 )
@@ -17,7 +19,11 @@ func TestConformanceInBubble(t *testing.T) {
 
 func TestConformanceOnRedis(t *testing.T) {
 	t.Parallel()
-	locktest.Exercise(t, locktest.OnRedis())
-}
+	t.Run("Suite", func(t *testing.T) { locktest.Exercise(t, locktest.OnRedis()) })
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+	stats := redistest.Shared(t).CommandStats(t)
+	require.Positive(t, stats["exec"])
+	for _, script := range []string{"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro", "script", "function"} {
+		require.NotContains(t, stats, script, "no scripts, anywhere")
+	}
+}

@@ -50,12 +50,12 @@ func (s *RedisLockService) Execute(ctx context.Context, name string, atMost, atL
 	if err != nil {
 		return false, err
 	}
-	asked := s.clock.now()
+	called := s.clock.now()
 	a, refused, err := s.acquire(ctx, r)
 	if err != nil || refused != nil {
 		return false, err
 	}
-	a.countFromNow(asked)
+	a.countFromNow(called)
 	return true, a.protect(ctx, func(ctx context.Context, _ HasLock) error { return task(ctx) })
 }
 
@@ -129,11 +129,12 @@ func ceilMillis(d time.Duration) time.Duration {
 }
 
 // countFromNow has atLeast count from the start of the task, which is now. The
-// record counts it from the grant, and that was decided some time ago: after the
-// call, and after the time that the grant is based on.
+// record counts it from the grant, which was decided some time ago, but not before
+// the call. The time that the grant's trust counts from won't do: if a first reply
+// was lost, it is that of the second, and the record has the first.
 func (a *Acquisition) countFromNow(called time.Duration) {
 	if a.job.holdFor > 0 {
-		a.job.holdFor = ceilMillis(a.job.holdFor + a.svc.clock.now() - max(called, a.grant.Asked))
+		a.job.holdFor = ceilMillis(a.job.holdFor + a.svc.clock.now() - called)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redislockservice/redislockservice/internal/locktest"
@@ -99,3 +100,13 @@ func stateOf(t testing.TB, svc service) lockservice.HoldingState {
 
 // crash ends an instance: it works no more, and releases nothing.
 func crash(e *locktest.Env, svc service) { e.Close(svc) }
+
+// newQuietService makes a service whose client doesn't ping its idle connections
+// each second: a day of that takes its time, even on a fake clock.
+func newQuietService(e *locktest.Env, opts ...lockservice.Option) service {
+	e.T.Helper()
+	return e.NewServiceOn(e.ClientWith(func(o *rueidis.ClientOption) {
+		o.Dialer.KeepAlive, o.ConnWriteTimeout = 1000*time.Hour, 10*time.Second
+		o.ReadBufferEachConn, o.WriteBufferEachConn, o.RingScaleEachConn = 16<<10, 16<<10, 6
+	}), opts...)
+}

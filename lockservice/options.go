@@ -155,14 +155,16 @@ func (c *config) check() error {
 		bad("renewal interval %v leaves no time for a retry before the lease of %v ends: at most %v is possible",
 			c.renewal, c.lease, max(lease.LongestInterval(c.lease), 0))
 	}
-	switch {
-	case c.json == nil:
+	if c.json == nil {
 		bad("JSON handler is nil")
-	case c.wrap == nil:
+	}
+	if c.wrap == nil {
 		bad("goroutine wrapper is nil")
-	case c.log == nil:
+	}
+	if c.log == nil {
 		bad("logger is nil")
-	case c.pubsubSet && c.pubsub == nil:
+	}
+	if c.pubsubSet && c.pubsub == nil {
 		bad("pub/sub service is nil")
 	}
 	if len(c.owner) > maxOwnerBytes {

@@ -6,6 +6,10 @@
 // with its list, since it cannot know better. The ledger knows: B's token is
 // newer, and A's writes are refused.
 //
+// The locks are on the Redis of REDIS_URL, or else on an embedded miniredis. The
+// freeze is played by code that doesn't look at its context: to others it is the
+// same.
+//
 // Run it with go run ./fencedledger.
 package main
 
@@ -13,25 +17,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	_ "time/tzdata" // the bank's time zone, wherever this runs
 
+	"github.com/redislockservice/redislockservice/examples/internal/redisenv"
+	"github.com/redislockservice/redislockservice/lockservice"
 	"github.com/redislockservice/redislockservice/lockservice/fencing"
 )
 
-func main() {
-	if err := tellIn(context.Background(), os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "fencedledger:", err)
-		os.Exit(1)
-	}
-}
+// atMost is how long the lock lasts whatever becomes of its holder: hours, at a bank.
+const atMost = time.Second
+
+func main() { redisenv.Main(tellIn) }
 
 // tellIn tells the story with a ledger in a directory that is removed after it.
-func tellIn(ctx context.Context, out io.Writer) (err error) {
+func tellIn(ctx context.Context, redis *redisenv.Redis, out *redisenv.Story) (err error) {
 	dir, err := os.MkdirTemp("", "fencedledger")
 	if err != nil {
 		return err
@@ -42,44 +45,73 @@ func tellIn(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, books.close()) }()
-	return (&story{out: out, ledger: books}).tell(ctx)
+	s := &story{say: out.Say, ledger: books}
+	if s.a, _, err = redis.Service(ctx, "A"); err != nil {
+		return err
+	}
+	if s.b, _, err = redis.Service(ctx, "B"); err != nil {
+		return err
+	}
+	return s.tell(ctx)
 }
-
-// tokenA and tokenB are what the lock gave to the two holders, in this order.
-const tokenA, tokenB = 41, 42
 
 type story struct {
-	out    io.Writer
+	say    func(format string, args ...any)
 	ledger *ledger
 	day    string
+	a, b   *lockservice.RedisLockService
+	tokenB int64
 }
-
-func (s *story) say(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format+"\n", args...) }
 
 func (s *story) tell(ctx context.Context) error {
 	if err := s.openAccounts(ctx); err != nil {
 		return err
 	}
-	listOfA, err := s.takeOver(ctx, "A", tokenA)
+	ran, err := s.a.Execute(ctx, resource, atMost, 0, s.runOfA)
+	switch {
+	case !ran:
+		return fmt.Errorf("A should have been granted the lock: %w", err)
+	case !errors.Is(err, fencing.ErrStaleToken):
+		return fmt.Errorf("the ledger should have refused A: %w", err)
+	case !errors.Is(err, lockservice.ErrLockLost):
+		return fmt.Errorf("A should have lost its lock: %w", err)
+	}
+	s.say("A's run ends with two errors: the refusal, and the loss of its lock.")
+	return s.audit(ctx)
+}
+
+// runOfA is the job on instance A, which freezes at the worst moment. It goes on with
+// a context that knows nothing of the loss: code that had looked would have stopped.
+func (s *story) runOfA(ctx context.Context) error {
+	token, _ := lockservice.FencingToken(ctx, resource)
+	ctx = context.WithoutCancel(ctx)
+	list, err := s.takeOver(ctx, "A", token)
 	if err != nil {
 		return err
 	}
 	s.say("A freezes, before it has paid anybody. Its lease ends.")
-	listOfB, err := s.takeOver(ctx, "B", tokenB)
-	if err != nil {
-		return err
-	}
-	if err := s.payAll(ctx, "B", listOfB, tokenB); err != nil {
+	if err := s.runOnB(); err != nil {
 		return err
 	}
 	s.say("A wakes up, and goes on with its list.")
-	if err := s.payAll(ctx, "A", listOfA, tokenA); !errors.Is(err, fencing.ErrStaleToken) {
-		return fmt.Errorf("the ledger should have refused A: %w", err)
+	refused := s.payAll(ctx, "A", list, token)
+	return errors.Join(refused, s.lastLine(ctx, list[0], token))
+}
+
+// runOnB is the job on instance B, another process. It waits for the lock.
+func (s *story) runOnB() error {
+	acquired, err := s.b.TryWriteLock(context.Background(), []string{resource}, func(ctx context.Context, _ lockservice.HasLock) error {
+		s.tokenB, _ = lockservice.FencingToken(ctx, resource)
+		list, err := s.takeOver(ctx, "B", s.tokenB)
+		if err != nil {
+			return err
+		}
+		return s.payAll(ctx, "B", list, s.tokenB)
+	}, lockservice.WithTimeout(30*time.Second))
+	if !acquired && err == nil {
+		err = errors.New("B should have been granted the lock")
 	}
-	if err := s.lastLine(ctx, listOfA[0]); err != nil {
-		return err
-	}
-	return s.audit(ctx)
+	return err
 }
 
 // openAccounts sets the scene: shortly after midnight in Istanbul.
@@ -116,9 +148,9 @@ func (s *story) payAll(ctx context.Context, who string, dues []interestDue, toke
 
 // lastLine shows two writes that no token stops: the newest holder pays twice,
 // and code that goes past the guard.
-func (s *story) lastLine(ctx context.Context, due interestDue) error {
+func (s *story) lastLine(ctx context.Context, due interestDue, tokenA int64) error {
 	s.say("The last line of defence, where no token helps:")
-	twice := s.ledger.pay(ctx, due, s.day, tokenB)
+	twice := s.ledger.pay(ctx, due, s.day, s.tokenB)
 	s.say("  B pays account %d again: %v", due.account, twice)
 	unguarded := insertEntry(ctx, s.ledger.db, due, s.day, tokenA)
 	s.say("  A write without the guard: %v", unguarded)

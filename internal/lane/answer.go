@@ -31,27 +31,36 @@ func (l *Lane) answerLocked(p *plan, a *answer) {
 		l.parkLocked(o, a, p)
 	case o.gone || o.phase == finished:
 		// Granted to somebody who has left meanwhile. Nobody would release it.
-		a.left = o.waiting
-		l.parked.remove(o)
-		if a.out.granted {
-			l.pending = append(l.pending, l.undoOp(o))
-		}
+		l.goneLocked(a, a.out.granted)
 		o.finishLocked(outcome{})
 	default:
 		if a.out.granted {
 			l.countStreak(o, p)
 		}
-		a.left = o.waiting
-		l.parked.remove(o)
+		l.goneLocked(a, false)
 		o.finishLocked(a.out)
+	}
+}
+
+// goneLocked takes an answered operation out of the index. undo: nobody will use
+// what it was granted. What it may have been granted by an earlier attempt,
+// whose EXEC may even come yet, is undone as well.
+func (l *Lane) goneLocked(a *answer, undo bool) {
+	o := a.op
+	if undo || o.kind == acquire && o.unsure && !a.out.granted {
+		l.pending = append(l.pending, l.undoOp(o))
+	}
+	a.left = o.waiting
+	l.parked.remove(o)
+	if a.left && !a.out.granted {
+		l.touch(o.names) // who had stepped down for it is to be tried
 	}
 }
 
 func (l *Lane) parkLocked(o *op, a *answer, p *plan) {
 	if o.gone || l.closed {
-		for _, name := range o.names {
-			l.touched[name] = struct{}{} // its mark has just been written
-		}
+		l.touch(o.names) // its mark has just been written
+		l.goneLocked(a, false)
 		o.finishLocked(outcome{err: ErrClosed})
 		return
 	}

@@ -23,6 +23,9 @@ const (
 	// conflictsBeforeSplit is after how many conflicts in a row a batch is cut
 	// into parts that have no key in common.
 	conflictsBeforeSplit = 3
+	// conflictsBeforeOthers is after how many it is put behind whatever else
+	// there is to do.
+	conflictsBeforeOthers = 2 * conflictsBeforeSplit
 )
 
 // carry runs batches until there is nothing to do or, for a caller, its own
@@ -74,8 +77,12 @@ func (l *Lane) takeLocked(self *op) *batch {
 		l.handOnLocked()
 		return nil
 	}
+	if l.quitting() {
+		l.dropLocked() // what is queued stays there, for Close to answer
+		return nil
+	}
 	b := l.formLocked()
-	if b.empty() || l.quitting() {
+	if b.empty() {
 		l.dropLocked()
 		return nil
 	}
@@ -150,7 +157,11 @@ func (l *Lane) run(b *batch, background bool) {
 			l.answer(p)
 			return
 		}
-		committed, err := l.exchange(&p.writes, l.nextNames(b), p.known, background)
+		next := l.nextNames(b)
+		if conflicts >= conflictsBeforeSplit {
+			next = l.namesOf(b) // what is watched for others may be what conflicts
+		}
+		committed, err := l.exchange(&p.writes, next, p.known, background)
 		switch {
 		case errors.Is(err, exchange.ErrNoWatch):
 			l.snap = nil // a new connection: read, decide again
@@ -163,7 +174,9 @@ func (l *Lane) run(b *batch, background bool) {
 			return
 		default:
 			l.counts.conflicts.Add(1)
-			b = l.afterConflict(b, conflicts)
+			if b = l.afterConflict(b, conflicts); b == nil {
+				return
+			}
 		}
 	}
 }
@@ -171,20 +184,22 @@ func (l *Lane) run(b *batch, background bool) {
 // decided is the plan for the batch, on data that its answers may rest on.
 func (l *Lane) decided(b *batch, background bool) (*plan, error) {
 	names := l.namesOf(b)
-	if !l.snap.covers(names, l.cfg.Now()) {
+	ahead := l.snap.covers(names, l.cfg.Now())
+	if !ahead {
 		if _, err := l.exchange(nil, names, nil, background); err != nil {
 			return nil, err
 		}
 	}
 	p := l.decide(b)
-	if p.err == nil && p.writes.Empty() && l.snap.asked < p.newest() {
-		// No EXEC will tell whether what was read ahead still holds.
+	if p.writes.Empty() && ahead && l.snap.asked <= p.newest() {
+		// No EXEC will tell whether what was read ahead still holds. The same
+		// moment is not new enough: a clock may stand still for a while.
 		if _, err := l.exchange(nil, names, nil, background); err != nil {
 			return nil, err
 		}
 		p = l.decide(b)
 	}
-	return p, p.err
+	return p, nil
 }
 
 // newest is how new the data must be that the plan rests on, if no commit

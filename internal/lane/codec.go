@@ -16,13 +16,35 @@ import (
 // gigabyte from being parsed.
 const maxRecordBytes = 16 << 20
 
-// codecError is a record that the JSON handler can't write: trying again
-// doesn't help.
-type codecError struct{ err error }
+// cannotWrite is the answer to who needs a record that the JSON handler can't
+// write: trying again doesn't help.
+func cannotWrite(err error) error {
+	return &Unavailable{Err: fmt.Errorf("the JSON handler can't write a record: %w", err), Permanent: true}
+}
 
-func (e *codecError) Error() string { return "the JSON handler can't write a record: " + e.err.Error() }
+// guarded turns panics of a JSON handler into errors: it is called on whatever
+// goroutine carries, which is seldom the one of the caller it is called for.
+type guarded struct{ handler jsonhandler.Handler }
 
-func (e *codecError) Unwrap() error { return e.err }
+func (g guarded) Marshal(v any) (data []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicError(r)
+		}
+	}()
+	return g.handler.Marshal(v)
+}
+
+func (g guarded) Unmarshal(data []byte, v any) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicError(r)
+		}
+	}()
+	return g.handler.Unmarshal(data, v)
+}
+
+func panicError(r any) error { return fmt.Errorf("it panicked: %v", r) }
 
 func quote(s string) string {
 	if len(s) > 80 {

@@ -3,8 +3,8 @@ package lane
 import "time"
 
 // afterConflict says what to try next: the same at once, later after a moment,
-// and after some more only a part of it, so that one much wanted name doesn't
-// hold up the others.
+// and after some more only a part of it, or something else first (nil), so that
+// one much wanted name doesn't hold up the others.
 func (l *Lane) afterConflict(b *batch, conflicts int) *batch {
 	if conflicts == 0 {
 		return b
@@ -18,10 +18,27 @@ func (l *Lane) afterConflict(b *batch, conflicts int) *batch {
 		return b
 	}
 	part, rest := l.split(b)
-	if !rest.empty() {
+	switch {
+	case !rest.empty():
 		l.requeue(rest)
+	case conflicts >= conflictsBeforeOthers && l.putLast(part):
+		return nil
 	}
 	return part
+}
+
+// putLast queues a batch behind everything else, if there is anything.
+func (l *Lane) putLast(b *batch) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pending)+len(l.touched)+len(l.leaving)+len(l.again) == 0 {
+		return false
+	}
+	others := l.pending
+	l.pending = nil
+	l.requeueLocked(b)
+	l.pending = append(others, l.pending...)
+	return true
 }
 
 // split cuts off the operations that share names, directly or over others,

@@ -51,6 +51,8 @@ func (p *plan) renew(o *op) {
 	a := answer{op: o}
 	recs, err := p.records(o.names)
 	switch {
+	case p.s.srvErr != nil:
+		a.out.err = p.s.srvErr
 	case err != nil:
 		a.out.lost = err.Error()
 	case p.s.seen.RunID != o.runID:
@@ -171,35 +173,41 @@ func (p *plan) anyLeft(ops []*op) bool {
 	})
 }
 
-// write turns the working state into what is to be written and published.
-func (p *plan) write() {
+// write turns the working state into what is to be written and published. It
+// returns false if the JSON handler can't write a record: that is noted in the
+// snapshot, so that the next plan leaves it alone and others don't suffer.
+func (p *plan) write() (ok bool) {
 	p.known = make(map[string]*entry, len(p.order))
 	for _, name := range p.order {
 		if w := p.recs[name]; w.dirty {
-			p.set(name, w)
+			if err := p.set(name, w); err != nil {
+				p.s.entries[name] = &entry{err: cannotWrite(err)}
+				return false
+			}
 		}
 	}
 	if s := p.standing.Write; s != nil && p.s.srvErr == nil {
 		data, err := encodeServer(p.l.cfg.JSON, s)
 		if err != nil {
-			p.err = &codecError{err}
-			return
+			p.s.srvErr = cannotWrite(err)
+			return false
 		}
 		p.writes.Sets = append(p.writes.Sets, exchange.Set{Key: p.l.serverKey, Value: data})
 	}
 	p.publish()
+	return true
 }
 
-func (p *plan) set(name string, w *work) {
+func (p *plan) set(name string, w *work) error {
 	data, err := encodeRecord(p.l.cfg.JSON, &w.rec)
 	if err != nil {
-		p.err = &codecError{err}
-		return
+		return err
 	}
 	ttl := lockrules.Lasts(w.rec, p.now.Millis(), millis(p.l.cfg.ReleasedTTL))
 	p.writes.Sets = append(p.writes.Sets, exchange.Set{Key: p.l.cfg.Keys.Lock(name), Value: data,
 		TTL: time.Duration(ttl) * time.Millisecond})
 	p.known[name] = &entry{rec: w.rec, raw: data}
+	return nil
 }
 
 // publish tells the nodes that wait for what is open now. The message is a

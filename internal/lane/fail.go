@@ -37,6 +37,9 @@ func (l *Lane) fail(b *batch, p *plan, err error) {
 	l.noteOutage(err)
 	if p != nil && mayHaveBeenApplied(err) {
 		p.unsure()
+		l.mu.Lock()
+		l.touch(sortedKeys(p.look)) // marks may stand that nobody will think of
+		l.mu.Unlock()
 	}
 	switch {
 	case permanent(err):
@@ -66,8 +69,7 @@ func mayHaveBeenApplied(err error) bool {
 
 func permanent(err error) bool {
 	var e saysPermanent
-	var codec *codecError
-	return errors.As(err, &e) && e.Permanent() || errors.As(err, &codec) || errors.Is(err, exchange.ErrClosed)
+	return errors.As(err, &e) && e.Permanent() || errors.Is(err, exchange.ErrClosed)
 }
 
 // unsure marks the operations that may have been applied without an answer.
@@ -85,6 +87,10 @@ func (p *plan) unsure() {
 func (l *Lane) requeue(b *batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.requeueLocked(b)
+}
+
+func (l *Lane) requeueLocked(b *batch) {
 	var back []*op
 	for _, o := range b.ops {
 		switch {

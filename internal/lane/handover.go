@@ -19,8 +19,8 @@ func (p *plan) tryParked(o *op) (in bool) {
 		p.missed = append(p.missed, o)
 		return false
 	}
-	if p.t >= o.patience && !o.unsure {
-		return false // its caller is about to leave
+	if p.t >= o.patience {
+		return false // its caller is about to leave; what is unsure is undone then
 	}
 	d, err := p.attempt(o)
 	switch {
@@ -65,12 +65,12 @@ func (p *plan) handOver(name string) {
 // whether readers have to go on waiting.
 func (p *plan) handToWriter(q *queue, w *work) (writersWait bool) {
 	ms, tries := p.now.Millis(), 0
-	for _, o := range q.writers {
+	for i, o := range q.writers {
 		if tries > 0 && len(o.req.Chain) == 0 && !o.unsure && lockrules.HeldByAnybody(w.rec, ms) {
 			continue // as the first of them was blocked; only an upgrade may get past readers
 		}
 		if tries++; tries > maxTries {
-			p.missed = append(p.missed, o)
+			p.missed = append(p.missed, q.writers[i:]...)
 			break
 		}
 		// Nobody gets past a writer: whoever is nested in its chain and wants

@@ -143,10 +143,11 @@ type Lane struct {
 	lease   lockrules.Millis // the largest lease of all services, as far as has been seen
 	counts  counters
 
-	kick  chan struct{} // cap 1: work for the background goroutine
-	freed chan struct{} // cap 1: the baton is down
-	quit  chan struct{} // closed by Close
-	idle  chan struct{} // closed when the background goroutine has ended
+	kick    chan struct{} // cap 1: work for the background goroutine
+	freed   chan struct{} // cap 1: the baton is down
+	refused chan struct{} // closed by Refuse, with mu held
+	quit    chan struct{} // closed by Close
+	idle    chan struct{} // closed when the background goroutine has ended
 }
 
 // Stats counts what the lane did. For tests and benchmarks.
@@ -162,6 +163,7 @@ func New(cfg Config) *Lane {
 	if cfg.Jitter == nil {
 		cfg.Jitter = func(limit time.Duration) time.Duration { return rand.N(limit) }
 	}
+	cfg.JSON = guarded{cfg.JSON}
 	l := &Lane{
 		cfg:       cfg,
 		serverKey: cfg.Keys.Server(),
@@ -172,6 +174,7 @@ func New(cfg Config) *Lane {
 		lease:     millis(cfg.Lease),
 		kick:      make(chan struct{}, 1),
 		freed:     make(chan struct{}, 1),
+		refused:   make(chan struct{}),
 		quit:      make(chan struct{}),
 		idle:      make(chan struct{}),
 	}

@@ -53,11 +53,18 @@ type plan struct {
 	missed   []*op // parked operations that may get in, but whose records weren't read
 	writes   exchange.Writes
 	known    map[string]*entry // what the records will be once committed
-	err      error
 }
 
-// decide runs the batch over the snapshot.
+// decide runs the batch over the snapshot, without what can't be written.
 func (l *Lane) decide(b *batch) *plan {
+	for {
+		if p := l.decideOnce(b); p.write() {
+			return p
+		}
+	}
+}
+
+func (l *Lane) decideOnce(b *batch) *plan {
 	p := &plan{l: l, b: b, s: l.snap, t: l.cfg.Now(), recs: make(map[string]*work)}
 	p.now, p.asked = p.s.at(p.t)
 	ms := p.now.Millis()
@@ -74,17 +81,12 @@ func (l *Lane) decide(b *batch) *plan {
 	}
 	p.tryArrived()
 	p.mark()
-	p.write()
 	return p
 }
 
 func millis(d time.Duration) lockrules.Millis { return lockrules.Millis(d.Milliseconds()) }
 
 func (p *plan) run(o *op) {
-	if p.s.srvErr != nil && o.kind != read {
-		p.answers = append(p.answers, answer{op: o, out: outcome{err: p.s.srvErr}})
-		return
-	}
 	switch o.kind {
 	case acquire:
 		p.acquire(o)
@@ -186,6 +188,9 @@ func (p *plan) grant(d lockrules.Decision) outcome {
 
 // attempt decides an acquire as things stand in this plan.
 func (p *plan) attempt(o *op) (lockrules.Decision, error) {
+	if p.s.srvErr != nil {
+		return lockrules.Decision{}, p.s.srvErr // whether a hold-off is on is not known
+	}
 	recs, err := p.records(o.names)
 	if err != nil {
 		return lockrules.Decision{}, err

@@ -52,3 +52,21 @@ func TestAnIntervalThatLeavesNoRetryIsTold(t *testing.T) {
 	require.True(t, LeavesRetry(time.Minute, 57*time.Second))
 	require.False(t, LeavesRetry(time.Minute, 58*time.Second))
 }
+
+// Only job locks may be so short: a margin of MinMargin would leave nothing.
+func TestAShortLeaseIsTrustedForThreeQuarters(t *testing.T) {
+	t.Parallel()
+	for _, lease := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
+		require.Equal(t, 3*lease/4, TrustEnd(0, lease), lease)
+		require.True(t, Worthwhile(0, TrustEnd(0, lease), lease))
+		require.False(t, Worthwhile(lease/2+1, TrustEnd(0, lease), lease))
+		require.False(t, LeavesRetry(lease, time.Millisecond) && lease <= 100*time.Millisecond, "too short to be renewed")
+	}
+}
+
+func TestALeaseShorterThanTheIntervalIsNotWatchedInABusyLoop(t *testing.T) {
+	t.Parallel()
+	for _, lease := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 30 * time.Second, 31 * time.Second} {
+		require.GreaterOrEqual(t, RetryDelay(lease, 30*time.Second), 10*time.Millisecond, lease)
+	}
+}

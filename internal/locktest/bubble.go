@@ -24,10 +24,15 @@ import (
 func Bubble(t *testing.T, f func(t *testing.T, env *Env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		m := &mini{}
 		// Registered first, so it comes last: the clients leave timers behind that
-		// end within this time.
-		t.Cleanup(func() { time.Sleep(time.Minute) })
-		env := newEnv(t, newMini(t), "bubble")
+		// end within this time, and a paused server has to deliver what it holds.
+		t.Cleanup(func() {
+			m.unpause(t)
+			time.Sleep(time.Minute)
+		})
+		m.open(t)
+		env := newEnv(t, m, "bubble")
 		env.Lease, env.Poll, env.Fake = time.Minute, 5*time.Second, true
 		f(t, env)
 	})
@@ -58,8 +63,9 @@ type mini struct {
 	counts map[string]int // of commands
 }
 
-func newMini(t *testing.T) *mini {
-	m := &mini{redis: miniredis.NewMiniRedis(), start: time.Now().Add(-time.Hour), conns: make(map[*pipe]struct{}), counts: make(map[string]int)}
+func (m *mini) open(t *testing.T) {
+	m.redis, m.start = miniredis.NewMiniRedis(), time.Now().Add(-time.Hour)
+	m.conns, m.counts = make(map[*pipe]struct{}), make(map[string]int)
 	m.redis.ClockTTL(true)
 	var err error
 	m.admin, err = newClient(t, miniOption(func() (net.Conn, error) {
@@ -68,7 +74,6 @@ func newMini(t *testing.T) *mini {
 		return conn, err
 	}))
 	require.NoError(t, err)
-	return m
 }
 
 // hook counts commands, and serves the section of INFO that miniredis doesn't have.
@@ -167,7 +172,9 @@ func (m *mini) pause(testing.TB) {
 func (m *mini) unpause(testing.TB) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	close(m.held)
+	if m.held != nil {
+		close(m.held)
+	}
 	m.held = nil
 }
 

@@ -109,7 +109,9 @@ func (e *Env) stillWaits(p *pending) {
 	if e.Fake {
 		settle()
 	}
-	require.False(e.T, p.isDone(), "it should wait, but: %v", p.err)
+	if p.isDone() {
+		require.FailNow(e.T, "it should wait, but has returned", "%v", p.err)
+	}
 }
 
 // free waits until nobody holds or waits for the lock: a background release, or the

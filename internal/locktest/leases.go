@@ -68,6 +68,7 @@ func wrapperCalled(t *testing.T, e *Env) {
 	ctx := context.WithValue(t.Context(), wrapKey{}, "mine")
 	acquired, err := svc.TryWriteLock(ctx, []string{"x", "y"}, func(ctx context.Context, _ hasLock) error {
 		require.True(t, tries(t, ctx, svc, write("x"), read("y")), "reuse needs no renewal")
+		e.Pass(e.Lease) // so that something has to be renewed
 		return nil
 	})
 	require.NoError(t, err)
@@ -80,7 +81,7 @@ func wrapperCalled(t *testing.T, e *Env) {
 	defer mu.Unlock()
 	require.Equal(t, 2, calls)
 	require.Equal(t, goroutineID(), on)
-	require.Equal(t, 2, ran)
+	require.Positive(t, ran)
 }
 
 // goroutineID is "goroutine 17".

@@ -3,7 +3,7 @@ package locktest
 import (
 	"testing"
 
-	"github.com/redislockservice/redislockservice/internal/redistest"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -46,25 +46,54 @@ func (p *pipe) Write(b []byte) (int, error) {
 // Read throws replies away if they are to be lost.
 func (p *pipe) Read(b []byte) (int, error) {
 	for {
+		if closed, _ := p.state(); closed {
+			return 0, net.ErrClosed
+		}
 		n, err := p.Conn.Read(b)
-		p.mu.Lock()
-		deaf := p.deaf
-		p.mu.Unlock()
-		if err != nil || !deaf {
+		switch closed, deaf := p.state(); {
+		case closed:
+			return 0, net.ErrClosed
+		case err != nil || !deaf:
 			return n, err
 		}
 	}
 }
 
+func (p *pipe) state() (closed, deaf bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed, p.deaf
+}
+
 // Close lets nothing be read from now on. The connection ends once what is queued
-// has been delivered.
+// has been delivered; until then, replies and messages are thrown away: the server
+// would hang, with all its clients, if nobody read them.
 func (p *pipe) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed, p.deaf = true, true
+	if p.closed {
+		return nil
+	}
+	p.closed = true
 	p.signal()
-	return p.Conn.SetReadDeadline(time.Unix(1, 0))
+	_ = p.Conn.SetReadDeadline(time.Unix(1, 0)) // ends a Read under way
+	_ = p.Conn.SetReadDeadline(time.Time{})
+	go func() { _, _ = io.Copy(io.Discard, p.Conn) }()
+	return nil
 }
+
+// SetReadDeadline and SetDeadline are for the client: they don't reach who throws
+// away what comes after Close.
+func (p *pipe) SetReadDeadline(t time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return net.ErrClosed
+	}
+	return p.Conn.SetReadDeadline(t)
+}
+
+func (p *pipe) SetDeadline(t time.Time) error { return p.SetReadDeadline(t) }
 
 // kill breaks the connection, and loses what is queued.
 func (p *pipe) kill() {
@@ -103,7 +132,7 @@ func (p *pipe) pump() {
 		for {
 			chunk, closed := p.next()
 			if chunk == nil && closed {
-				time.Sleep(time.Millisecond) // on fake time: until the server has worked on it
+				pass(time.Millisecond) // on fake time: until the server has worked on it
 				return
 			}
 			if chunk == nil {
@@ -138,18 +167,12 @@ func (p *pipe) deliver(chunk []byte) bool {
 	lose := p.mini.losesReplyTo(chunk)
 	p.mu.Lock()
 	p.deaf = p.deaf || lose
-	ghost := p.closed
 	p.mu.Unlock()
-	if ghost {
-		// The client reads no more; without a reader the server would hang.
-		_ = p.Conn.SetReadDeadline(time.Time{})
-		go func() { _, _ = io.Copy(io.Discard, p.Conn) }()
-	}
 	if _, err := p.Conn.Write(chunk); err != nil {
 		return false
 	}
 	if lose {
-		time.Sleep(time.Millisecond) // on fake time: until the server has worked on it
+		pass(time.Millisecond) // on fake time: until the server has worked on it
 	}
 	return !lose
 }

@@ -13,17 +13,21 @@ import (
 // OnRedis is a real server of package redistest, whose Main has to be the TestMain.
 // Leases are short there, since they pass in real time.
 func OnRedis() Backend {
-	return Backend{name: redisName, run: func(t *testing.T, hurts bool, f func(t *testing.T, e *Env)) {
-		var s *real
-		if hurts {
-			s = &real{server: redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))}
-		} else {
-			s = &real{server: redistest.Shared(t)}
-		}
-		env := newEnv(t, s, redistest.Prefix(t))
+	return Backend{name: redisName, run: func(t *testing.T, s scenario) {
+		env := newEnv(t, &real{server: serverFor(t, s)}, redistest.Prefix(t))
 		env.Lease, env.Poll = 2*time.Second, 5*time.Second
-		f(t, env)
+		s.run(t, env)
 	}}
+}
+
+func serverFor(t *testing.T, s scenario) *redistest.Server {
+	switch {
+	case s.disk:
+		return redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
+	case s.hurts:
+		return redistest.Start(t)
+	}
+	return redistest.Shared(t)
 }
 
 // real is a real server.

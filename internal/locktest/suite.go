@@ -8,15 +8,16 @@ import (
 // Backend is what the suite runs on.
 type Backend struct {
 	name string
-	// run runs f on a server; on one of its own if f is going to hurt it.
-	run func(t *testing.T, hurts bool, f func(t *testing.T, e *Env))
+	// run runs a scenario; on a server of its own if it is going to hurt it.
+	run func(t *testing.T, s scenario)
 }
 
 // scenario is one test of the suite.
 type scenario struct {
 	name  string
 	run   func(t *testing.T, e *Env)
-	hurts bool   // restarts, empties or cuts the server
+	hurts bool   // restarts, empties or measures the server
+	disk  bool   // its server is to keep its data over a restart; with hurts
 	only  string // a backend; the only one on which it makes sense
 }
 
@@ -28,7 +29,7 @@ const (
 
 // InBubble is miniredis on fake time.
 func InBubble() Backend {
-	return Backend{name: bubbleName, run: func(t *testing.T, _ bool, f func(t *testing.T, e *Env)) { Bubble(t, f) }}
+	return Backend{name: bubbleName, run: func(t *testing.T, s scenario) { Bubble(t, s.run) }}
 }
 
 // areas are the parts of the suite.
@@ -67,7 +68,7 @@ func Exercise(t *testing.T, b Backend) {
 				}
 				t.Run(s.name, func(t *testing.T) {
 					t.Parallel()
-					b.run(t, s.hurts, s.run)
+					b.run(t, s)
 				})
 			}
 		})

@@ -132,6 +132,13 @@ func (p *Port) send(ctx context.Context, c *conn, keys []string) []rueidis.Redis
 	c.guarded = false
 	c.pending = c.pending || len(keys) > 0
 	results := c.dedicated.DoMulti(ctx, p.batch...)
+	if transportError(results) != nil {
+		// The client's own PING may have been under way on the idle connection;
+		// then the batch was queued behind it, and the client's writer has the
+		// slice still, although ctx has ended the call.
+		p.batch = nil
+		return results
+	}
 	clear(p.batch) // rueidis has recycled the commands
 	return results
 }

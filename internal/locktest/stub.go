@@ -1,3 +1,0 @@
-package locktest
-
-var loss, restarts, tokens, info, input, foreign, closing, sharing, crowds []scenario
