@@ -200,7 +200,15 @@ func TestBubbleNothingFromAGivenUpConnectionCounts(t *testing.T) {
 		l.heal()
 		r.expect(t, "<up>")
 		s.dispatch(old, "news", "stale")
-		require.NoError(t, s.Publish(t.Context(), "news", "fresh"))
+		err = s.Publish(t.Context(), "news", "fresh")
+		for range 10 { // a shared connection that died with the cut fails once, whenever it is next used
+			if err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+			err = s.Publish(t.Context(), "news", "fresh")
+		}
+		require.NoError(t, err)
 		r.expect(t, "fresh")
 		require.NoError(t, s.Close())
 	})
