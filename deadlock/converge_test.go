@@ -176,7 +176,7 @@ func (n *network) requireSameEverywhere() {
 	}
 	for _, table := range n.tables[1:] {
 		require.Equal(n.t, want, view(table))
-		require.Equal(n.t, len(n.tables[0].Deadlocks()), len(table.Deadlocks()))
+		require.Len(n.t, table.Deadlocks(), len(n.tables[0].Deadlocks()))
 		for i, d := range n.tables[0].Deadlocks() {
 			require.Equal(n.t, d.VictimKey(), table.Deadlocks()[i].VictimKey())
 			require.Equal(n.t, cycleIDs(d), cycleIDs(table.Deadlocks()[i]))

@@ -57,9 +57,10 @@ func (s *RedisLockService) newRequest(locks []Lock, opts []LockOption) (*request
 // acquire returns an acquisition; or, as refused, why the locks were not to be
 // had; or an error.
 func (s *RedisLockService) acquire(ctx context.Context, r *request) (a *Acquisition, refused *NotAcquiredError, err error) {
-	if s.isClosing() {
+	if !s.enter() {
 		return nil, nil, ErrClosed
 	}
+	defer s.exit()
 	chain := s.chainOf(ctx)
 	if lost := chain.lostAmong(r.wants); lost != nil {
 		return nil, &NotAcquiredError{Cause: lost}, nil
@@ -87,7 +88,7 @@ func doneError(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if cause := context.Cause(ctx); cause != nil && cause != err {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	return &NotAcquiredError{Cause: err}

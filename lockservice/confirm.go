@@ -46,7 +46,7 @@ func (d *detector) confirm(id string) {
 	if !d.rest(settle) {
 		return
 	}
-	dl, call, ok := d.still(id)
+	dl, parked, ok := d.still(id)
 	if !ok {
 		return
 	}
@@ -57,27 +57,28 @@ func (d *detector) confirm(id string) {
 		return // searched again with the next change or poll
 	}
 	e := newDeadlockError(dl)
-	if call.w.Parked.Abort(e) {
+	if parked.Abort(e) {
 		d.s.log.Warn("deadlock: a waiting call gives up so that the others can go on",
 			zap.Int("parties", len(e.Cycle)), zap.String("cycle", strings.ReplaceAll(e.story, "\n", " | ")))
 	}
 }
 
-// still finds the deadlock whose victim is the call, as the table stands now.
-func (d *detector) still(id string) (deadlock.Deadlock, *parkedCall, bool) {
+// still finds the deadlock whose victim is the call, as the table stands now. What
+// ends its wait is read while mu is held: the lane may be telling of it again.
+func (d *detector) still(id string) (deadlock.Deadlock, lane.Parked, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	call := d.parked[id]
 	if call == nil {
-		return deadlock.Deadlock{}, nil, false
+		return deadlock.Deadlock{}, lane.Parked{}, false
 	}
 	key := deadlock.Key{Node: d.s.node, ID: id}
 	for _, dl := range d.table.Find(key) {
 		if dl.VictimKey() == key {
-			return dl, call, true
+			return dl, call.w.Parked, true
 		}
 	}
-	return deadlock.Deadlock{}, nil, false
+	return deadlock.Deadlock{}, lane.Parked{}, false
 }
 
 func namesIn(cycle []deadlock.Waiter) []string {

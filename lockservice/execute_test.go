@@ -252,6 +252,22 @@ func TestExecuteOverrunEndsTheContextAndFreesTheLock(t *testing.T) {
 	})
 }
 
+// Also if nobody has taken the lock since: the record goes on saying that the run did
+// not end in time.
+func TestExecuteLateReleaseTouchesNothingWhenTheLockIsStillFree(t *testing.T) {
+	t.Parallel()
+	locktest.Bubble(t, func(t *testing.T, e *locktest.Env) {
+		svc := e.NewService()
+		r := starts(t, t.Context(), svc, time.Minute, time.Minute, lockservice.WithKeepLockData())
+		e.Pass(time.Minute)
+		before := e.Get(e.Key(job))
+		require.ErrorIs(t, r.finish(nil), lockservice.ErrLockLost)
+		require.Equal(t, before, e.Get(e.Key(job)))
+		require.Equal(t, lockservice.HoldingCrashed, stateOf(t, svc))
+		require.True(t, ticks(t, svc, time.Minute, 0))
+	})
+}
+
 func TestExecuteOverrunTaskThatHeedsItsContextReleasesAndIsRecordedAsLost(t *testing.T) {
 	t.Parallel()
 	locktest.Bubble(t, func(t *testing.T, e *locktest.Env) {

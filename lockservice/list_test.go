@@ -77,25 +77,35 @@ func TestListReportsWhatIsNoRecordAndGoesOn(t *testing.T) {
 	t.Parallel()
 	locktest.Bubble(t, func(t *testing.T, e *locktest.Env) {
 		svc := e.NewService()
-		use(t, svc, "a", "b")
-		e.Do("SET", e.Key("text"), "42")
-		e.Do("RPUSH", e.Key("list"), "x")
+		want := manyNames(300) // more than are read at once
+		use(t, svc, want...)
+		e.Do("SET", e.Key("a-text"), "42")
+		e.Do("RPUSH", e.Key("z-list"), "x")
 		e.Do("SET", e.Key(""), "{}")
 		e.Do("SET", e.Key("\xff"), "{}")
-		var names []string
-		var corrupt int
+		var names, corrupt []string
 		for info, err := range svc.ListLocks(t.Context(), "*") {
-			if err != nil {
-				require.ErrorIs(t, err, lockservice.ErrCorruptRecord)
-				require.Empty(t, info)
-				corrupt++
+			if err == nil {
+				names = append(names, info.LockName)
 				continue
 			}
-			names = append(names, info.LockName)
+			require.Empty(t, info)
+			require.ErrorIs(t, err, lockservice.ErrCorruptRecord)
+			var which *lockservice.CorruptRecordError
+			require.ErrorAs(t, err, &which)
+			corrupt = append(corrupt, which.Key)
 		}
-		require.ElementsMatch(t, []string{"a", "b"}, names)
-		require.GreaterOrEqual(t, corrupt, 1)
+		require.ElementsMatch(t, want, names)
+		require.ElementsMatch(t, []string{e.Key("a-text"), e.Key("z-list"), e.Key(""), e.Key("\xff")}, corrupt)
 	})
+}
+
+func manyNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("lock-%04d", i)
+	}
+	return names
 }
 
 func TestListEndsWithTheLoop(t *testing.T) {
@@ -153,11 +163,7 @@ func TestListContextEndsTheWalkBetweenRecords(t *testing.T) {
 	t.Parallel()
 	locktest.Bubble(t, func(t *testing.T, e *locktest.Env) {
 		svc := e.NewService()
-		names := make([]string, 300)
-		for i := range names {
-			names[i] = fmt.Sprintf("lock-%03d", i)
-		}
-		use(t, svc, names...)
+		use(t, svc, manyNames(300)...)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var last error
@@ -180,14 +186,9 @@ func TestListWalksManyPagesOfARealServer(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, svc.Close(context.Background())) })
 	require.NoError(t, svc.WaitUntilReady(t.Context()))
-	var want []string
-	for i := range 20 {
-		var names []string
-		for k := range 100 {
-			names = append(names, fmt.Sprintf("lock-%04d", i*100+k))
-		}
-		use(t, svc, names...)
-		want = append(want, names...)
+	want := manyNames(2000)
+	for part := range slices.Chunk(want, 100) {
+		use(t, svc, part...)
 	}
 	require.Equal(t, want, listed(t, svc, "lock-*"))
 	require.Equal(t, want[1000:1100], listed(t, svc, "lock-10??"))

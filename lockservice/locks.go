@@ -66,7 +66,7 @@ func wantsOf(locks []Lock) ([]lockrules.Want, error) {
 }
 
 func isContextTarget(target error) bool {
-	return target == context.Canceled || target == context.DeadlineExceeded
+	return errors.Is(target, context.Canceled) || errors.Is(target, context.DeadlineExceeded)
 }
 
 func isContextError(err error) bool {

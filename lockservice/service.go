@@ -37,6 +37,8 @@ type RedisLockService struct {
 	closing bool
 	active  map[*Acquisition]struct{} // granted and not yet released
 	idle    chan struct{}             // closed when active is empty, if somebody waits for that
+	asking  int                       // calls that may be granted something
+	quiet   chan struct{}             // made by Close; closed when asking is zero
 
 	closed chan struct{} // closed when Close has ended
 }
@@ -134,7 +136,7 @@ func start(ctx context.Context, client rueidis.Client, cfg *config) (*RedisLockS
 	s, err := startIn(ctx, cfg, surroundings{
 		node: node, port: redistx.New(client, redistx.Options{DialTimeout: cfg.opTimeout}),
 		bus: redisBus{messages}, posts: redisPosts{client}, newID: newIDs().next,
-		jitter: func(limit time.Duration) time.Duration { return rand.N(limit) },
+		jitter: rand.N[time.Duration],
 	})
 	if own {
 		s.ownPubSub = messages
@@ -157,7 +159,8 @@ func startIn(ctx context.Context, cfg *config, around surroundings) (*RedisLockS
 		Lease: cfg.lease, PollDelay: cfg.pollDelay, ReleasedTTL: cfg.releasedTTL, OpTimeout: cfg.opTimeout,
 		Now: s.clock.now, Jitter: around.jitter, Events: events{s},
 	})
-	return s, s.listen(ctx)
+	err := s.listen(ctx)
+	return s, err
 }
 
 // listen subscribes before the first lock is waited for, and has the lane make
@@ -268,6 +271,10 @@ func (s *RedisLockService) Close(ctx context.Context) error {
 	if len(s.active) == 0 {
 		close(idle)
 	}
+	s.quiet = make(chan struct{})
+	if s.asking == 0 {
+		close(s.quiet)
+	}
 	s.mu.Unlock()
 	s.lane.Refuse()
 	select {
@@ -275,8 +282,41 @@ func (s *RedisLockService) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		s.cutOff()
 	}
+	s.awaitQuiet(ctx)
 	s.stop(ctx)
 	return nil
+}
+
+// awaitQuiet waits for calls that were granted their locks in the moment of
+// Close: while the lane works still, they can give them back.
+func (s *RedisLockService) awaitQuiet(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	select {
+	case <-s.quiet:
+	case <-ctx.Done():
+	}
+}
+
+// enter notes a call that asks for locks, unless the service is being closed.
+// The call ends with exit.
+func (s *RedisLockService) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	s.asking++
+	return true
+}
+
+func (s *RedisLockService) exit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking--
+	if s.closing && s.asking == 0 {
+		close(s.quiet) // once: nobody enters any more
+	}
 }
 
 // cutOff ends what is still held, without releasing it.

@@ -14,7 +14,7 @@ var (
 	// the handler was too slow.
 	ErrOverflow = errors.New("pubsub: handler too slow, messages dropped")
 
-	errSilent    = errors.New("Redis does not answer")
+	errSilent    = errors.New("the server does not answer")
 	errLost      = errors.New("connection lost")
 	errNotInTime = errors.New("not done within the connect timeout")
 )

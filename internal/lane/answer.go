@@ -12,6 +12,7 @@ func (l *Lane) answer(p *plan) {
 	if p.standing.Write != nil && !p.writes.Empty() {
 		l.known = true
 	}
+	l.served()
 	l.mu.Lock()
 	for i := range p.answers {
 		l.answerLocked(p, &p.answers[i])

@@ -47,10 +47,11 @@ func (l *Lane) workLocked() bool {
 func (l *Lane) untilDue() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.nextDue == 0 {
-		return time.Hour
+	left := l.nextDue - l.cfg.Now()
+	if l.nextDue == 0 || left <= 0 && l.running {
+		return time.Hour // whoever carries sees to it, or kicks when the baton is down
 	}
-	return max(l.nextDue-l.cfg.Now(), 0)
+	return max(left, 0)
 }
 
 // Refuse has every acquire end with [ErrClosed], whatever has become of it, and

@@ -68,13 +68,17 @@ func decodeRecord(h jsonhandler.Handler, name string, data []byte) (lockrules.Re
 	if err := checkHoldings(&rec); err != nil {
 		return rec, err
 	}
+	if err := checkNumbers(&rec); err != nil {
+		return rec, err
+	}
 	if rec.ReadOwners == nil {
 		rec.ReadOwners = []lockrules.Holding{}
 	}
 	if rec.Waiting == nil {
 		rec.Waiting = []lockrules.Mark{}
 	}
-	return rec, keepUnknown(h, data, &rec)
+	err := keepUnknown(h, data, &rec)
+	return rec, err
 }
 
 func checkVersion(v int) error {
@@ -120,7 +124,7 @@ func decodeServer(h jsonhandler.Handler, data []byte) (*lockrules.Server, error)
 	if err := checkVersion(s.V); err != nil {
 		return nil, err
 	}
-	if s.RunID == "" || s.LeaseMillis <= 0 {
+	if s.RunID == "" || s.LeaseMillis <= 0 || s.LeaseMillis >= maxSpan {
 		return nil, errors.New("the value is not a memory of the server: it has no run id or no lease")
 	}
 	if again, err := h.Marshal(s); err != nil || !bytes.Equal(again, data) {

@@ -14,6 +14,7 @@ func (l *Lane) afterConflict(b *batch, conflicts int) *batch {
 	case <-time.After(wait):
 	case <-l.quit:
 	}
+	l.snap = nil // read again: what was read before the pause has had time to change
 	if conflicts < conflictsBeforeSplit {
 		return b
 	}

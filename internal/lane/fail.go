@@ -9,12 +9,17 @@ import (
 
 // healthy notes an exchange that went through.
 func (l *Lane) healthy(took time.Duration) {
-	l.fails = 0
 	if took <= quickEnough {
 		l.quick++
 	} else {
 		l.quick = 0
 	}
+}
+
+// served notes that a batch has come to its answers. That its records could be
+// read doesn't count: the server may refuse to write.
+func (l *Lane) served() {
+	l.fails = 0
 	if !l.slowed {
 		return
 	}

@@ -161,7 +161,7 @@ type Stats struct {
 // New starts a lane. The caller closes it.
 func New(cfg Config) *Lane {
 	if cfg.Jitter == nil {
-		cfg.Jitter = func(limit time.Duration) time.Duration { return rand.N(limit) }
+		cfg.Jitter = rand.N[time.Duration]
 	}
 	cfg.JSON = guarded{cfg.JSON}
 	l := &Lane{

@@ -3,7 +3,6 @@ package lane
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -75,15 +74,6 @@ func TestCloseInEveryState(t *testing.T) {
 				})
 			})
 		}
-	}
-}
-
-func startNow(f func() answerOf) func() answerOf {
-	var a answerOf
-	go func() { a = f() }()
-	return func() answerOf {
-		synctest.Wait()
-		return a
 	}
 }
 

@@ -171,11 +171,25 @@ func (n *testNode) try(ctx context.Context, id string, wants []lockrules.Want, t
 // start acquires in the background and lets the first attempt come to its end.
 // The answer so far is in what it returns.
 func (n *testNode) start(ctx context.Context, id string, wants []lockrules.Want, timeout time.Duration, chain ...string) func() answerOf {
-	var a answerOf
-	go func() { a = *n.try(ctx, id, wants, timeout, chain...) }()
+	a := startNow(func() answerOf { return *n.try(ctx, id, wants, timeout, chain...) })
 	time.Sleep(20 * moment)
+	return a
+}
+
+// startNow runs f in the background; its answer so far is in what it returns.
+func startNow(f func() answerOf) func() answerOf {
+	var mu sync.Mutex // a timer of the bubble is no memory barrier
+	var a answerOf
+	go func() {
+		answer := f()
+		mu.Lock()
+		defer mu.Unlock()
+		a = answer
+	}()
 	return func() answerOf {
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		return a
 	}
 }

@@ -188,7 +188,7 @@ func TestWaiterIsNotGrantedAfterItsDeadlineByAnOutcomeThatWasUnknown(t *testing.
 				a, b, f := s.node(), s.node(), s.faults()
 				a.get("1", write("n"))
 				w := b.start(t.Context(), "2", write("n"), time.Second)
-				f.add(rule{node: "node-2", phase: phase, writes: true, times: 1, fault: sim.Fault{Lose: true}})
+				f.add(rule{node: "node-2", phase: phase, writes: true, times: 1, fault: sim.Fault{Cut: true}})
 				f.add(rule{node: "node-2", phase: sim.Dial, times: -1, fault: sim.Fault{Cut: true}})
 				a.let("1", "n")
 				time.Sleep(2 * time.Second)

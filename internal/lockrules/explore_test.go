@@ -71,7 +71,7 @@ func TestEveryStateKeepsTheInvariantsAndTheReference(t *testing.T) {
 			e := &explorer{t: t, space: sp, seen: map[string]int{}}
 			e.run()
 			e.t.Logf("%d states, %d steps", len(e.worlds), e.steps)
-			require.Equal(t, sp.states, len(e.worlds), "the number of states has changed: do you know why?")
+			require.Len(t, e.worlds, sp.states, "the number of states has changed: do you know why?")
 		})
 	}
 }

@@ -58,7 +58,7 @@ func TestExpiryFromTheFutureEndsWithinOneLease(t *testing.T) {
 			settled, changed := Settle(rec, now)
 			require.True(t, changed)
 			require.Equal(t, before, rec, "the record passed in is as it was")
-			require.Equal(t, Millis(now), settled.UpdatedAt)
+			require.Equal(t, now, settled.UpdatedAt)
 			again, changed := Settle(settled, now)
 			require.False(t, changed, "once is enough")
 			require.Equal(t, settled, again)

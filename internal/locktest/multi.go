@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -90,11 +91,13 @@ func cancelledMulti(t *testing.T, e *Env) {
 			r := rand.New(rand.NewPCG(1, uint64(i)))
 			for range 100 {
 				ctx, cancel := context.WithCancel(t.Context())
+				spins := r.IntN(300) // times a moment that the scheduler makes longer
 				go func() {
-					for range r.IntN(300) {
+					for range spins {
 						if ctx.Err() != nil {
 							return
 						}
+						runtime.Gosched()
 					}
 					cancel()
 				}()

@@ -1,6 +1,7 @@
 package redistx
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -78,7 +79,8 @@ func judgeQueue(queued []rueidis.RedisResult, plan plan) error {
 
 // abortedBy checks that EXEC answered as it must after a command was not queued.
 func abortedBy(refusal error, multi, exec *rueidis.RedisResult) error {
-	first, ok := refusal.(*exchange.ServerError)
+	var first *exchange.ServerError
+	ok := errors.As(refusal, &first)
 	if !ok {
 		return refusal
 	}

@@ -1,7 +1,6 @@
 package redistx
 
 import (
-	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -30,7 +29,7 @@ func checkUp(t testing.TB, client rueidis.Client) (Report, error) {
 func problems(t testing.TB, err error) []string {
 	t.Helper()
 	var unsuitable *Unsuitable
-	require.True(t, errors.As(err, &unsuitable), "not an Unsuitable: %v", err)
+	require.ErrorAs(t, err, &unsuitable, "not an Unsuitable: %v", err)
 	require.True(t, unsuitable.Permanent())
 	require.NotContains(t, err.Error(), "secret")
 	for _, p := range unsuitable.Problems {
@@ -102,7 +101,7 @@ func TestCheckUpNamesEveryMissingRight(t *testing.T) {
 		found := problems(t, err)
 		require.Len(t, found, len(c.want), "%s: %q", c.rules, found)
 		for _, want := range c.want {
-			require.True(t, strings.Contains(strings.Join(found, "\n"), want), "%s: no %q in %q", c.rules, want, found)
+			require.Contains(t, strings.Join(found, "\n"), want, "%s: no %q in %q", c.rules, want, found)
 		}
 		if ttl, _ := do(t, admin, "PTTL", "{app}:selftest:n1").AsInt64(); ttl != -2 {
 			require.Positive(t, ttl, "%s: the scratch key never goes", c.rules)

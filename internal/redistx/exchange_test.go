@@ -2,7 +2,6 @@ package redistx
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -199,7 +198,7 @@ func TestAnswersOutOfPlaceAreNeverTrusted(t *testing.T) {
 	committed, _, err := p.Exchange(within(t, bound), nil, []string{"b"})
 	require.False(t, committed)
 	require.ErrorIs(t, err, errProtocol)
-	require.True(t, errors.As(err, new(*exchange.ConnError)))
+	require.ErrorAs(t, err, new(*exchange.ConnError))
 	_, _, err = p.Exchange(within(t, bound), set("a", "1"), nil)
 	require.ErrorIs(t, err, exchange.ErrNoWatch)
 	read(t, p, "a")

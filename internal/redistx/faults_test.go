@@ -2,6 +2,7 @@ package redistx
 
 import (
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -210,8 +211,7 @@ func TestLoadingServerIsNotAnEmptyOne(t *testing.T) {
 }
 
 func isServerError(err error) bool {
-	_, ok := err.(*exchange.ServerError)
-	return ok
+	return errors.As(err, new(*exchange.ServerError))
 }
 
 func TestForeignScriptMakesTheServerBusy(t *testing.T) {

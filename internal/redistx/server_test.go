@@ -2,7 +2,6 @@ package redistx
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -191,14 +190,14 @@ func readAgain(t testing.TB, p *Port, keys ...string) exchange.Snapshot {
 func serverError(t testing.TB, err error) *exchange.ServerError {
 	t.Helper()
 	var refusal *exchange.ServerError
-	require.True(t, errors.As(err, &refusal), "not a ServerError: %v", err)
+	require.ErrorAs(t, err, &refusal, "not a ServerError: %v", err)
 	return refusal
 }
 
 func connError(t testing.TB, err error) *exchange.ConnError {
 	t.Helper()
 	var failure *exchange.ConnError
-	require.True(t, errors.As(err, &failure), "not a ConnError: %v", err)
+	require.ErrorAs(t, err, &failure, "not a ConnError: %v", err)
 	return failure
 }
 

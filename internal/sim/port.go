@@ -179,12 +179,12 @@ func (p *Port) await(c *call, deadline <-chan time.Time, sent bool) outcome {
 	}
 	select {
 	case out := <-c.done: // in the same moment; select picks any
-		if err != ErrKilled {
+		if !errors.Is(err, ErrKilled) {
 			return out
 		}
 	default:
 	}
-	if err == errTimeout {
+	if errors.Is(err, errTimeout) {
 		p.r.fact(TimedOut)
 	}
 	p.leave(c)

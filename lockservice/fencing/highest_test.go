@@ -1,6 +1,7 @@
 package fencing
 
 import (
+	"errors"
 	"sync"
 	"testing"
 
@@ -63,7 +64,8 @@ func checkOnce(t *testing.T, h *Highest, token int64) {
 	if err == nil {
 		return
 	}
-	stale, ok := err.(*StaleTokenError)
+	var stale *StaleTokenError
+	ok := errors.As(err, &stale)
 	if !ok || stale.Highest <= token || stale.Highest > goroutines*each {
 		t.Errorf("token %d refused by %v", token, err)
 	}

@@ -103,7 +103,7 @@ func (r *Redis) Service(ctx context.Context, owner string, opts ...lockservice.O
 	svc, err := lockservice.New(ctx, line.client, append([]lockservice.Option{
 		lockservice.WithKeyPrefix(r.prefix), lockservice.WithOwner(owner),
 		lockservice.WithLeaseTime(time.Second), lockservice.WithPollDelay(200 * time.Millisecond),
-		lockservice.WithConnectionTimeout(time.Second),
+		lockservice.WithConnectionTimeout(2 * time.Second),
 	}, opts...)...)
 	if err != nil {
 		return nil, nil, err
