@@ -2,6 +2,8 @@ package lockservice
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -232,15 +234,15 @@ func (d *detector) collect(now time.Duration, repeat bool) [][]byte {
 		d.later = d.later[1:]
 	}
 	var out [][]byte
-	for node := range d.ask {
+	for _, node := range slices.Sorted(maps.Keys(d.ask)) {
 		out = append(out, d.table.Ask(node))
 	}
 	clear(d.ask)
 	switch {
 	case repeat:
 		d.table.Expire(now.Milliseconds())
-		for id, c := range d.parked {
-			if c.announced {
+		for _, id := range slices.Sorted(maps.Keys(d.parked)) {
+			if d.parked[id].announced {
 				d.search = append(d.search, deadlock.Key{Node: d.s.node, ID: id})
 			}
 		}
