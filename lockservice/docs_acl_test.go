@@ -41,7 +41,7 @@ func TestDocumentedACLIsEnough(t *testing.T) {
 	for i := range all {
 		svc, err := lockservice.Open(t.Context(), url, opts...)
 		require.NoError(t, err)
-		defer svc.Close(context.Background()) //nolint:errcheck // it is closed below
+		t.Cleanup(func() { _ = svc.Close(context.Background()) }) // if the test fails before it closes it
 		require.NoError(t, svc.WaitUntilReady(t.Context()))
 		all[i] = svc
 	}
@@ -59,7 +59,7 @@ func TestDocumentedACLIsEnough(t *testing.T) {
 func useEverything(t *testing.T, a, b *lockservice.RedisLockService) {
 	t.Helper()
 	errs, _ := crossing(t, a, b, 10*time.Second, "acl")
-	require.True(t, (errs[0] == nil) != (errs[1] == nil), "%v and %v: one is the victim", errs[0], errs[1])
+	require.NotEqual(t, errs[0] == nil, errs[1] == nil, "%v and %v: one is the victim", errs[0], errs[1])
 
 	held, err := a.Acquire(t.Context(), []lockservice.Lock{lockservice.WriteLock("x")})
 	require.NoError(t, err)

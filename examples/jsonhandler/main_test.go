@@ -40,12 +40,13 @@ func TestHandlerHonoursWhatRecordsNeed(t *testing.T) {
 		require.NoError(t, err, name)
 		require.JSONEq(t, `{"lockName":"a <b> ü","expiresAtEpochMillis":null}`, string(data), name)
 
-		var fields map[string]json.RawMessage
-		require.NoError(t, h.Unmarshal([]byte(`{"future":{"b":1,"a":12345678901234567890}}`), &fields), name)
-		require.Equal(t, `{"b":1,"a":12345678901234567890}`, string(fields["future"]), name)
-		data, err = h.Marshal(fields)
+		// Byte by byte: order and digits are the newer version's affair.
+		future := json.RawMessage(`{"b":1,"a":12345678901234567890}`)
+		data, err = h.Marshal(map[string]json.RawMessage{"future": future})
 		require.NoError(t, err, name)
-		require.Equal(t, `{"future":{"b":1,"a":12345678901234567890}}`, string(data), name)
+		var fields map[string]json.RawMessage
+		require.NoError(t, h.Unmarshal(data, &fields), name)
+		require.Equal(t, future, fields["future"], name)
 		require.Error(t, h.Unmarshal([]byte(`{"lockName":`), &record{}), name)
 		require.Error(t, h.Unmarshal([]byte(`{"lockName":7}`), &record{}), name)
 	}

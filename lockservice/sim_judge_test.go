@@ -1,0 +1,241 @@
+package lockservice
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redislockservice/redislockservice/internal/lockrules"
+	"github.com/redislockservice/redislockservice/internal/sim"
+)
+
+// simJudge checks what must hold whatever happens: numbers I1 to I7 below. Its
+// methods that end in Locked need simWorld.mu.
+type simJudge struct {
+	s       *simWorld
+	max     map[string]int64           // the highest token of each lock, by the records
+	stored  map[string]int64           // the highest token that a storage has seen
+	granted map[string]map[string]bool // by id: the locks of its grant
+	ended   map[string]bool            // id and lock: released in the records
+	facts   map[sim.Fact]int
+	lossAt  time.Time // the last restart or loss of data
+}
+
+func newSimJudge(s *simWorld) simJudge {
+	return simJudge{s: s, max: make(map[string]int64), stored: make(map[string]int64),
+		granted: make(map[string]map[string]bool), ended: make(map[string]bool)}
+}
+
+// applied looks at each commit.
+func (j *simJudge) applied(a sim.Applied) error {
+	j.s.mu.Lock()
+	defer j.s.mu.Unlock()
+	fresh := make(map[string]bool)
+	for _, set := range a.Writes.Sets {
+		name, ok := j.s.cfg.keys.LockName(set.Key)
+		if !ok {
+			continue
+		}
+		var rec lockrules.Record
+		if err := json.Unmarshal(set.Value, &rec); err != nil {
+			return err
+		}
+		if err := j.recordLocked(name, &rec, a, fresh); err != nil {
+			return fmt.Errorf("%w: %s", err, set.Value)
+		}
+	}
+	return nil
+}
+
+func (j *simJudge) recordLocked(name string, rec *lockrules.Record, a sim.Applied, fresh map[string]bool) error {
+	now := lockrules.Instant(a.Micros).Millis()
+	holders := slices.Clone(rec.ReadOwners)
+	if rec.WriteOwner != nil {
+		holders = append(holders, *rec.WriteOwner)
+	}
+	for i := range holders {
+		h := &holders[i]
+		if h.ReleasedAt != nil {
+			j.ended[h.ID+" "+name] = true
+			continue
+		}
+		if err := j.holdingLocked(name, h, a, fresh); err != nil {
+			return err
+		}
+	}
+	// Where the clock went back a lapsed holding may be alive again in the record.
+	if w := rec.WriteOwner; w.Alive(now) && w.ReleasedAt == nil && j.facts[sim.ClockBack] == 0 {
+		for i := range rec.ReadOwners {
+			if r := &rec.ReadOwners[i]; r.Alive(now) && r.Node != w.Node {
+				return fmt.Errorf("I2: %s has a writer and a reader of different nodes", name)
+			}
+		}
+	}
+	return nil
+}
+
+// holdingLocked checks a holding when its id is first seen.
+func (j *simJudge) holdingLocked(name string, h *lockrules.Holding, a sim.Applied, fresh map[string]bool) error {
+	now := lockrules.Instant(a.Micros).Millis()
+	names := j.granted[h.ID]
+	switch {
+	case names[name]:
+		if j.ended[h.ID+" "+name] && h.Alive(now) && j.lossAt.IsZero() {
+			return fmt.Errorf("I7: %s was released and is held again on %s", h.ID, name)
+		}
+		return nil
+	case names == nil:
+		fresh[h.ID] = true
+		names = make(map[string]bool)
+		j.granted[h.ID] = names
+	case !fresh[h.ID]:
+		return fmt.Errorf("I5: %s was granted %s apart from the others", h.ID, name)
+	}
+	names[name] = true
+	j.s.counts["a lock was granted"]++
+	if h.FencingToken <= j.max[name] && !j.clockExcused() {
+		return fmt.Errorf("I3: the token of %s on %s is not newer than %d", h.ID, name, j.max[name])
+	}
+	j.max[name] = max(j.max[name], h.FencingToken)
+	if since := time.Since(j.lossAt); !j.lossAt.IsZero() && since < simLease && j.s.kind != simAdmitted {
+		return fmt.Errorf("I4: %s was granted %s %v after a restart or loss", h.ID, name, since)
+	}
+	return nil
+}
+
+// clockExcused: tokens may fall if the clock went back and data was lost.
+func (j *simJudge) clockExcused() bool {
+	return j.facts[sim.ClockBack] > 0 && (!j.lossAt.IsZero() || j.facts[sim.KeyEvicted] > 0 || j.facts[sim.KeyExpired] > 0)
+}
+
+// standing looks at everything while it stands still.
+func (j *simJudge) standing() error {
+	j.s.mu.Lock()
+	defer j.s.mu.Unlock()
+	j.noteLossLocked()
+	now := time.Now()
+	type holder struct {
+		a     *Acquisition
+		write bool
+	}
+	byName := make(map[string][]holder)
+	for a := range j.s.held {
+		if !j.certain(a) {
+			continue
+		}
+		for _, w := range a.wants {
+			byName[w.Name] = append(byName[w.Name], holder{a, w.Mode == lockrules.Write})
+		}
+	}
+	if j.s.kind == simAdmitted {
+		return nil
+	}
+	for name, all := range byName {
+		for i, x := range all {
+			for _, y := range all[:i] {
+				switch {
+				case rootOf(x.a) == rootOf(y.a):
+				case x.write || y.write:
+					return fmt.Errorf("I1: %s and %s both hold %s at %v", x.a.id, y.a.id, name, now.Sub(simEpoch))
+				default:
+					j.s.counts["two held a read lock together"]++
+				}
+			}
+		}
+	}
+	return nil
+}
+
+var simEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// certain is HasLock, but a look at it changes nothing. A node that has crashed
+// holds nothing.
+func (j *simJudge) certain(a *Acquisition) bool {
+	now := a.svc.clock.now()
+	for h := a; h != nil; h = h.parent {
+		if h.state.Load() != stateHeld || len(h.wants) > 0 && now >= time.Duration(h.trustEnd.Load()) {
+			return false
+		}
+	}
+	return !j.s.held[a].n.port.Killed()
+}
+
+func rootOf(a *Acquisition) *Acquisition {
+	for a.parent != nil {
+		a = a.parent
+	}
+	return a
+}
+
+// noteLossLocked notes when a server last lost its memory of who holds what.
+func (j *simJudge) noteLossLocked() {
+	facts := j.s.w.Redis.Facts()
+	for _, fact := range []sim.Fact{sim.Flushed, sim.StartedEmpty, sim.StartedFull, sim.StartedOld, sim.FailedOver} {
+		if facts[fact] > j.facts[fact] {
+			j.lossAt = time.Now()
+		}
+	}
+	j.facts = facts
+}
+
+// enteredLocked compares a grant with what was committed.
+func (j *simJudge) enteredLocked(a *Acquisition) {
+	got := j.granted[a.id]
+	if len(got) != len(a.wants) {
+		j.s.fail("I5: %s wanted %v and was granted %v", a.id, a.wants, got)
+	}
+}
+
+// storeLocked is a write to a storage that refuses old tokens.
+func (j *simJudge) storeLocked(a *Acquisition, has bool) {
+	for _, w := range a.wants {
+		if w.Mode != lockrules.Write {
+			continue
+		}
+		token := a.grant.Token
+		switch {
+		case token >= j.stored[w.Name]:
+			j.stored[w.Name] = token
+		case has && j.s.kind != simAdmitted && !j.clockExcused():
+			j.s.fail("%s: the storage of %s has seen %d and refuses its holder's %d", a.id, w.Name, j.stored[w.Name], token)
+		default:
+			j.s.counts["a storage refused a late write"]++
+		}
+	}
+}
+
+// left looks at what is left when everybody has gone: no mark and no holding of
+// a node that lives.
+func (j *simJudge) left() {
+	now := lockrules.Instant(j.s.w.Redis.Micros()).Millis()
+	for _, key := range j.s.w.Redis.Keys() {
+		name, ok := j.s.cfg.keys.LockName(key)
+		if !ok {
+			continue
+		}
+		data, _ := j.s.w.Redis.Get(key)
+		var rec lockrules.Record
+		if err := json.Unmarshal(data, &rec); err != nil {
+			j.s.fail("%s: %w", name, err)
+			return
+		}
+		for i := range rec.Waiting {
+			if m := &rec.Waiting[i]; m.Alive(now) && j.lives(m.Node) {
+				j.s.left = append(j.s.left, fmt.Sprintf("%s waits for %s", m.Node, name))
+			}
+		}
+		if w := rec.WriteOwner; w.Alive(now) && w.ReleasedAt == nil && j.lives(w.Node) && j.facts[sim.ClockBack] == 0 {
+			j.s.left = append(j.s.left, fmt.Sprintf("%s holds %s", w.ID, name))
+		}
+	}
+}
+
+func (j *simJudge) lives(node string) bool {
+	for _, n := range j.s.nodes {
+		if n.name == node {
+			return !n.port.Killed()
+		}
+	}
+	return false
+}

@@ -1,0 +1,210 @@
+package lockservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redislockservice/redislockservice/internal/sim"
+	"github.com/redislockservice/redislockservice/pubsub"
+)
+
+const (
+	simLease = 10 * time.Second
+	simPoll  = 3 * time.Second
+	simOp    = 4 * time.Second
+)
+
+// simKind is what a run is about.
+type simKind int
+
+const (
+	simStrict   simKind = iota // every fault that mutual exclusion has to survive
+	simLive                    // the same; then no more faults, and everybody must be served
+	simAdmitted                // single records lost, clocks stepped forward: judged by tokens only
+	simKinds
+)
+
+// simWorld is services and their clients in a simulation, and what the checks
+// know of them.
+type simWorld struct {
+	w     *sim.World
+	kind  simKind
+	cfg   *config
+	nodes []*simNode
+
+	mu     sync.Mutex // guards the fields below
+	held   map[*Acquisition]*simClient
+	counts map[string]int
+	judge  simJudge
+	left   []string
+}
+
+type simNode struct {
+	name string
+	port *sim.Port
+	svc  *RedisLockService
+
+	mu     sync.Mutex // guards the fields below
+	ids    int
+	random *rand.Rand
+	killed bool
+}
+
+// simConfig is the run of a seed.
+func simConfig(seed uint64) sim.Config {
+	cfg := sim.Config{
+		Seed:     seed,
+		Steps:    400,
+		Times:    []time.Duration{time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 6 * time.Second, simLease - time.Millisecond, simLease, simLease + time.Millisecond},
+		Liveness: simKindOf(seed) == simLive,
+	}
+	if simKindOf(seed) != simAdmitted {
+		cfg.Without = []string{sim.DoEvict, sim.DoClock}
+	}
+	return cfg
+}
+
+func simKindOf(seed uint64) simKind { return simKind(seed % uint64(simKinds)) }
+
+// build sets up services and clients.
+func (s *simWorld) build(w *sim.World) {
+	s.w = w
+	s.held = make(map[*Acquisition]*simClient)
+	s.counts = make(map[string]int)
+	s.judge = newSimJudge(s)
+	cfg, err := newConfig([]Option{WithKeyPrefix("p"), WithOwner("o"), WithLeaseTime(simLease), WithPollDelay(simPoll), WithConnectionTimeout(simOp)})
+	if err != nil {
+		panic(err)
+	}
+	s.cfg = cfg
+	names := 1 + w.Pick(4)
+	for i := range 2 + w.Pick(3) {
+		s.nodes = append(s.nodes, s.addNode(i))
+	}
+	w.Quietly(s.start)
+	for i, n := range s.nodes {
+		for j := range 1 + w.Pick(3) {
+			c := &simClient{s: s, n: n, number: j, names: names, random: w.Rand(uint64(100*(i+1) + j))}
+			w.Go(n.name, c.live)
+		}
+	}
+	w.OnApplied(s.judge.applied)
+	w.Check(s.judge.standing)
+	s.acts()
+	w.Cleanup(s.end)
+}
+
+func (s *simWorld) addNode(i int) *simNode {
+	name := fmt.Sprintf("node-%d", i)
+	n := &simNode{name: name, port: s.w.Port(name), random: s.w.Rand(uint64(1000 + i))}
+	return n
+}
+
+// start has every service make its first exchange. The services differ in
+// nothing but their node.
+func (s *simWorld) start() {
+	for _, n := range s.nodes {
+		svc, err := startIn(context.Background(), s.cfg, surroundings{node: n.name, port: n.port, bus: simBus{n.port},
+			posts: n.port, newID: n.newID, jitter: n.jitter})
+		if err != nil {
+			panic(err)
+		}
+		n.svc = svc
+	}
+}
+
+func (n *simNode) newID() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ids++
+	return fmt.Sprintf("%s/%d", n.name, n.ids)
+}
+
+func (n *simNode) jitter(limit time.Duration) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Duration(n.random.Int64N(int64(limit)))
+}
+
+// acts are what may happen besides the menu of the simulation.
+func (s *simWorld) acts() {
+	s.w.Act("close a service", 1, func() {
+		n := s.nodes[s.w.Pick(len(s.nodes))]
+		if s.w.Pick(2) == 0 {
+			return
+		}
+		s.w.Go(n.name, func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, simLease)
+			defer cancel()
+			_ = n.svc.Close(ctx)
+			s.count("a service closed while it was used")
+		})
+	})
+	s.w.Act("clock back", 1, func() {
+		if back := []time.Duration{0, time.Second, time.Minute}[s.w.Pick(3)]; back > 0 {
+			s.w.Redis.StepClock(-back)
+		}
+	})
+}
+
+// end closes the services once client code has ended, and looks at what is left.
+func (s *simWorld) end() {
+	time.Sleep(2 * simPoll)
+	for _, n := range s.nodes {
+		ctx, cancel := context.WithTimeout(context.Background(), simOp)
+		_ = n.svc.Close(ctx)
+		cancel()
+	}
+	s.judge.left()
+}
+
+func (s *simWorld) count(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[what]++
+}
+
+func (s *simWorld) fail(format string, args ...any) {
+	s.w.Fail(fmt.Errorf(format, args...))
+}
+
+// simRun is one run, and how often what happened.
+func simRun(t testingT, cfg sim.Config) (sim.Result, map[string]int) {
+	s := &simWorld{kind: simKindOf(cfg.Seed)}
+	result := sim.Explore(t, cfg, s.build)
+	if result.Violation == nil && len(s.left) > 0 {
+		result.Violation = fmt.Errorf("left behind: %v", s.left)
+	}
+	counts := maps.Clone(s.counts)
+	for fact, n := range result.Facts {
+		counts[string(fact)] += n
+	}
+	return result, counts
+}
+
+// simBus is the messages of a node.
+type simBus struct{ port *sim.Port }
+
+func (b simBus) Subscribe(_ context.Context, channel string, h pubsub.Handler) (subscription, error) {
+	down := func() {
+		if h.Down != nil {
+			h.Down(errSimDown)
+		}
+	}
+	return simSubscription(b.port.Subscribe(channel, sim.Handler{Message: h.Message, Down: down, Up: h.Up})), nil
+}
+
+func (b simBus) Publish(ctx context.Context, channel, payload string) error {
+	return b.port.Publish(ctx, channel, payload)
+}
+
+type simSubscription func()
+
+func (cancel simSubscription) Close() { cancel() }
+
+var errSimDown = errors.New("sim: the subscription was cut")
