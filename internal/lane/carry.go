@@ -240,10 +240,12 @@ func (l *Lane) exchange(commit *exchange.Writes, names []string, known map[strin
 		return false, err
 	}
 	replied := l.cfg.Now()
-	if !committed {
-		known = nil
+	if committed {
+		for name, e := range known {
+			l.keepDecoded(name, e)
+		}
 	}
-	l.snap = l.newSnapshot(names, x, asked, replied, known, old)
+	l.snap = l.newSnapshot(names, x, asked, replied, old)
 	if m := l.snap.server; m != nil {
 		l.known, l.lease = true, max(l.lease, m.LeaseMillis)
 	}

@@ -132,15 +132,17 @@ type Lane struct {
 	// The fields below belong to whoever has the baton.
 
 	snap    *snapshot
+	decoded map[string]*entry // of names that were read or written a short while ago
 	parked  index
 	streaks map[string]*streak
-	fails   int              // exchanges that failed in a row
-	quick   int              // exchanges that were quick in a row
-	slowed  bool             // the carrier's copy of slow or outage being set
-	pollAt  time.Duration    // when all parked operations are tried
-	heldTo  lockrules.Millis // the end of the hold-off that was told last
-	known   bool             // a memory of the server has been seen
-	lease   lockrules.Millis // the largest lease of all services, as far as has been seen
+	doubt   map[string]struct{} // names whose records a commit of unknown outcome wrote
+	fails   int                 // exchanges that failed in a row
+	quick   int                 // exchanges that were quick in a row
+	slowed  bool                // the carrier's copy of slow or outage being set
+	pollAt  time.Duration       // when all parked operations are tried
+	heldTo  lockrules.Millis    // the end of the hold-off that was told last
+	known   bool                // a memory of the server has been seen
+	lease   lockrules.Millis    // the largest lease of all services, as far as has been seen
 	counts  counters
 
 	kick    chan struct{} // cap 1: work for the background goroutine
@@ -171,6 +173,8 @@ func New(cfg Config) *Lane {
 		woken:     make(map[string]struct{}),
 		parked:    newIndex(),
 		streaks:   make(map[string]*streak),
+		decoded:   make(map[string]*entry),
+		doubt:     make(map[string]struct{}),
 		lease:     millis(cfg.Lease),
 		kick:      make(chan struct{}, 1),
 		freed:     make(chan struct{}, 1),

@@ -57,26 +57,39 @@ func (s *snapshot) covers(names []string, now time.Duration) bool {
 }
 
 // newSnapshot decodes what was read. The first value is the server's memory.
-// What has the bytes of an entry that is known already is not decoded again.
-func (l *Lane) newSnapshot(names []string, x exchange.Snapshot, asked, replied time.Duration, known map[string]*entry, old *snapshot) *snapshot {
+func (l *Lane) newSnapshot(names []string, x exchange.Snapshot, asked, replied time.Duration, old *snapshot) *snapshot {
 	s := &snapshot{entries: make(map[string]*entry, len(names)), micros: x.Micros, asked: asked, replied: replied,
 		seen: lockrules.Sighting{RunID: x.RunID, Uptime: x.Uptime}}
 	l.takeServer(s, x.Values[0], old)
 	for i, name := range names {
-		v := x.Values[i+1]
-		if e := known[name]; e != nil && sameBytes(e.raw, v) {
-			s.entries[name] = e
-			continue
-		}
-		if old != nil {
-			if e := old.entries[name]; e != nil && e.err == nil && sameBytes(e.raw, v) {
-				s.entries[name] = e
-				continue
-			}
-		}
-		s.entries[name] = l.newEntry(name, v)
+		s.entries[name] = l.entryOf(name, x.Values[i+1])
 	}
 	return s
+}
+
+// maxDecoded bounds the records that are kept decoded.
+const maxDecoded = 1024
+
+// entryOf decodes a value, unless it has the bytes that were read or written for
+// the name last: mostly nobody else has written it meanwhile.
+func (l *Lane) entryOf(name string, v exchange.Value) *entry {
+	if e := l.decoded[name]; e != nil && sameBytes(e.raw, v) {
+		return e
+	}
+	e := l.newEntry(name, v)
+	if e.err == nil && e.raw != nil {
+		l.keepDecoded(name, e)
+	} else {
+		delete(l.decoded, name)
+	}
+	return e
+}
+
+func (l *Lane) keepDecoded(name string, e *entry) {
+	if len(l.decoded) >= maxDecoded {
+		clear(l.decoded)
+	}
+	l.decoded[name] = e
 }
 
 func sameBytes(raw []byte, v exchange.Value) bool {
