@@ -14,6 +14,12 @@ MODULES := . $(patsubst %/go.mod,%,$(wildcard examples/go.mod))
 # What `make test-matrix` runs on, beside the default. Set it for others.
 MATRIX ?= redis:7.0 redis:8.0 valkey/valkey:8.1
 
+# How long make fuzz gives each of its targets.
+FUZZTIME ?= 30s
+
+# How long make chaos breaks things, at least two rounds of about a minute.
+DUR ?= 3m
+
 # More flags for go test, e.g. make test TESTFLAGS='-run Upgrade -v'.
 TESTFLAGS ?=
 
@@ -46,6 +52,23 @@ test: setup ## all tests of both modules on a real Redis, with the race detector
 .PHONY: race
 race: setup ## the root module's tests 20 times, with the race detector
 	go test -race -count=20 -timeout 60m $(TESTFLAGS) ./...
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (30s each)
+	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$file); do \
+			echo "== $$(dirname $$file) $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$(dirname $$file); \
+		done; \
+	done
+
+.PHONY: chaos
+chaos: setup ## four processes, a fault a second, everything checked (DUR=3m)
+	REDISTEST=binary CHAOS_DUR=$(DUR) go test -race -count=1 -timeout 0 -v -run '^TestChaos$$' ./internal/chaos
+
+.PHONY: gap
+gap: setup ## measure the next holder's distance, here and in peers, into docs/correctness.md
+	cd internal/peers && GAP_DOC=../../docs/correctness.md REDISTEST=binary go test -count=1 -timeout 20m -run '^TestGap$$' $(TESTFLAGS) .
 
 .PHONY: lint
 lint: ## golangci-lint in its pinned version (the first run compiles it)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redislockservice/redislockservice/lockservice"
@@ -29,6 +30,9 @@ type point struct {
 	// long: the fault lasts for longer than a lease, so that what is held is lost.
 	long bool
 	next time.Duration // out: how long it took until the lock was to be had again
+
+	mu          sync.Mutex // guards the field below
+	rivalWaited time.Duration
 }
 
 var faultOps = []faultOp{
@@ -88,9 +92,22 @@ func (p *point) pass(who string, g got, names []string) error {
 		err = errors.Join(err, fmt.Errorf("%s released: %w", who, released))
 	}
 	if g.a.HasLock() {
-		err = errors.Join(err, fmt.Errorf("%s has the lock after its release", who))
+		err = errors.Join(err, fmt.Errorf("%w: %s has the lock after its release", errTwoHolders, who))
 	}
 	return err
+}
+
+// rivals has the rival ask for the locks, and let go of them at once.
+func (p *point) rivals(names []string) (passed <-chan error) {
+	done := make(chan error, 1)
+	go func() {
+		g := <-ask(context.Background(), p.rival, writes(names))
+		p.mu.Lock()
+		p.rivalWaited = g.after
+		p.mu.Unlock()
+		done <- p.pass("the rival", g, names)
+	}()
+	return done
 }
 
 // reopen is the end of every point: the lock is to be had again by either service,
@@ -126,13 +143,13 @@ func (p *point) acquire(n int) error {
 	if ended {
 		p.done()
 	}
-	theirs := ask(context.Background(), p.rival, writes(names))
+	theirs := p.rivals(names)
 	if !ended {
 		g = <-mine
 		p.done()
 	}
 	err := p.pass("the caller", g, names)
-	err = errors.Join(err, p.pass("the rival", <-theirs, names))
+	err = errors.Join(err, <-theirs)
 	return errors.Join(err, p.reopen(names))
 }
 
@@ -149,7 +166,7 @@ func (p *point) upgrade() error {
 	if ended {
 		p.done()
 	}
-	theirs := ask(context.Background(), p.rival, writes(names))
+	theirs := p.rivals(names)
 	if !ended {
 		inner = <-mine
 		p.done()
@@ -163,7 +180,7 @@ func (p *point) upgrade() error {
 	if released := outer.a.Release(context.Background()); released != nil && !p.long {
 		err = errors.Join(err, fmt.Errorf("the outer lock: %w", released))
 	}
-	err = errors.Join(err, p.pass("the rival", <-theirs, names))
+	err = errors.Join(err, <-theirs)
 	return errors.Join(err, p.reopen(names))
 }
 
@@ -175,7 +192,7 @@ func (p *point) renew() error {
 		return mine.err
 	}
 	err := p.books.enter(mine.a, names...)
-	theirs := ask(context.Background(), p.rival, writes(names))
+	theirs := p.rivals(names)
 	err = errors.Join(err, until(5*time.Second, "the rival waits", func() bool { return len(p.record(names[0]).Waiting) == 1 }))
 	strikes := p.arm()
 	before := p.renewals(names[0])
@@ -204,8 +221,8 @@ func (p *point) renew() error {
 	}
 	// The rival must not be in before the holder has lost it.
 	select {
-	case g := <-theirs:
-		err = errors.Join(err, p.pass("the rival", g, names))
+	case rivals := <-theirs:
+		err = errors.Join(err, rivals)
 		theirs = nil
 	default:
 	}
@@ -217,7 +234,7 @@ func (p *point) renew() error {
 		err = errors.Join(err, fmt.Errorf("the release: %w", released))
 	}
 	if theirs != nil {
-		err = errors.Join(err, p.pass("the rival", <-theirs, names))
+		err = errors.Join(err, <-theirs)
 	}
 	return errors.Join(err, p.reopen(names))
 }
@@ -237,7 +254,7 @@ func (p *point) release() error {
 	if mine.err != nil {
 		return mine.err
 	}
-	theirs := ask(context.Background(), p.rival, writes(names))
+	theirs := p.rivals(names)
 	err := until(5*time.Second, "the rival waits", func() bool { return len(p.record(names[0]).Waiting) == 1 })
 	p.arm()
 	released := mine.a.Release(context.Background())
@@ -252,7 +269,7 @@ func (p *point) release() error {
 		err = errors.Join(err, fmt.Errorf("the second release says %w, the first %w", again, released))
 	}
 	began := time.Now()
-	err = errors.Join(err, p.pass("the rival", <-theirs, names))
+	err = errors.Join(err, <-theirs)
 	p.next = time.Since(began)
 	return errors.Join(err, p.reopen(names))
 }
@@ -279,12 +296,7 @@ func (p *point) withdraw() error {
 	if took := time.Since(began); took > 2*time.Second {
 		err = errors.Join(err, fmt.Errorf("giving up took %v", took))
 	}
-	// Without a fault the mark goes at once; with one, by a second attempt, or it
-	// lapses three poll delays after it was last written.
-	rest := 3*faultPoll + time.Second
-	err = errors.Join(err, until(rest, "nobody waits any more", func() bool {
-		return len(p.record(names[0]).Waiting) == 0 || time.Since(began) > 3*faultPoll
-	}))
+	err = errors.Join(err, until(5*time.Second, "nobody waits any more", func() bool { return len(p.record(names[0]).Waiting) == 0 }))
 	p.done()
 	p.books.leave(theirs.a, names...)
 	if released := theirs.a.Release(context.Background()); released != nil {
@@ -304,7 +316,7 @@ func (p *point) leave() error {
 	if ended {
 		p.done()
 	}
-	theirs := ask(context.Background(), p.rival, writes(names))
+	theirs := p.rivals(names)
 	if !ended {
 		began := time.Now()
 		cancel()
@@ -321,10 +333,11 @@ func (p *point) leave() error {
 	case !errors.Is(g.err, context.Canceled) || !errors.Is(g.err, lockservice.ErrNotAcquired):
 		err = fmt.Errorf("the caller that left got: %w", g.err)
 	}
-	rival := <-theirs
-	if rival.after > faultLease+2*time.Second {
-		err = errors.Join(err, fmt.Errorf("the rival waited %v for what nobody holds", rival.after))
+	err = errors.Join(err, <-theirs)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rivalWaited > faultLease+2*time.Second {
+		err = errors.Join(err, fmt.Errorf("the rival waited %v for what nobody holds", p.rivalWaited))
 	}
-	err = errors.Join(err, p.pass("the rival", rival, names))
 	return errors.Join(err, p.reopen(names))
 }

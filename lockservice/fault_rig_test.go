@@ -83,14 +83,6 @@ func (r *rig) service(t *testing.T, client rueidis.Client, messages *pubsub.Serv
 	return svc
 }
 
-// aged is a server that has been up for longer than the hold-off of the leases
-// used here.
-func agedServer(t *testing.T, args ...string) *redistest.Server {
-	t.Helper()
-	server := redistest.Start(t, redistest.WithArgs(args...))
-	return server
-}
-
 // record is a lock's record as it stands in Redis.
 type record struct {
 	WriteOwner *struct {
@@ -123,6 +115,8 @@ func until(limit time.Duration, what string, ok func() bool) error {
 	return nil
 }
 
+var errTwoHolders = errors.New("two holders")
+
 // ledger finds two holders of one name. It asks nobody but the holders: to find
 // both saying yes, one after the other and the first once more, means that both
 // held it at one moment.
@@ -142,7 +136,7 @@ func (l *ledger) enter(a *lockservice.Acquisition, names ...string) error {
 	for _, name := range names {
 		for _, other := range l.holders[name] {
 			if a.HasLock() && other.HasLock() && a.HasLock() {
-				errs = append(errs, fmt.Errorf("two holders of %q", name))
+				errs = append(errs, fmt.Errorf("%w: of %q", errTwoHolders, name))
 			}
 		}
 		l.holders[name] = append(l.holders[name], a)

@@ -28,6 +28,7 @@ const (
 func (c *simClient) turn() { c.s.w.Turn(c.n.name, c.number) }
 
 func (c *simClient) live(ctx context.Context) {
+	ctx = context.WithValue(ctx, simClientKey{}, c.number)
 	c.past = make(map[*Acquisition]bool)
 	for range simRounds {
 		c.turn()
@@ -58,6 +59,7 @@ func (c *simClient) ask(ctx context.Context, depth int) {
 	if frozen {
 		timeout = simForEver
 	}
+	time.Sleep(time.Duration(1 + c.random.Int64N(int64(time.Microsecond)))) // no two calls start, or time out, at one instant
 	began := time.Now()
 	var err error
 	switch kind := c.random.IntN(10); {

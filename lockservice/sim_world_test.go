@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -49,10 +49,12 @@ type simNode struct {
 	port *sim.Port
 	svc  *RedisLockService
 
-	mu     sync.Mutex // guards the fields below
-	ids    int
-	random *rand.Rand
-	killed bool
+	seed uint64
+
+	keeping chan int // cap 1: the client whose renewals are being set up
+
+	mu  sync.Mutex // guards the field below
+	ids int
 }
 
 // simConfig is the run of a seed.
@@ -86,7 +88,9 @@ func (s *simWorld) build(w *sim.World) {
 	for i := range 2 + w.Pick(3) {
 		s.nodes = append(s.nodes, s.addNode(i))
 	}
-	w.Quietly(s.start)
+	for _, n := range s.nodes {
+		w.Quietly(func() { s.start(n) })
+	}
 	for i, n := range s.nodes {
 		for j := range 1 + w.Pick(3) {
 			c := &simClient{s: s, n: n, number: j, names: names, random: w.Rand(uint64(100*(i+1) + j))}
@@ -101,21 +105,20 @@ func (s *simWorld) build(w *sim.World) {
 
 func (s *simWorld) addNode(i int) *simNode {
 	name := fmt.Sprintf("node-%d", i)
-	n := &simNode{name: name, port: s.w.Port(name), random: s.w.Rand(uint64(1000 + i))}
-	return n
+	return &simNode{name: name, port: s.w.Port(name), seed: s.w.Rand(uint64(1000 + i)).Uint64(), keeping: make(chan int, 1)}
 }
 
-// start has every service make its first exchange. The services differ in
-// nothing but their node.
-func (s *simWorld) start() {
-	for _, n := range s.nodes {
-		svc, err := startIn(context.Background(), s.cfg, surroundings{node: n.name, port: n.port, bus: simBus{n.port},
-			posts: n.port, newID: n.newID, jitter: n.jitter})
-		if err != nil {
-			panic(err)
-		}
-		n.svc = svc
+// start has a service make its first exchange. One comes after the other, so
+// that what they tell each other comes in one order.
+func (s *simWorld) start(n *simNode) {
+	cfg := *s.cfg
+	cfg.wrap = n.keeps
+	svc, err := startIn(context.Background(), &cfg, surroundings{node: n.name, port: n.port, bus: simBus{n.port},
+		posts: n.port, newID: n.newID, jitter: n.jitter})
+	if err != nil {
+		panic(err)
 	}
+	n.svc = svc
 }
 
 func (n *simNode) newID() string {
@@ -125,11 +128,28 @@ func (n *simNode) newID() string {
 	return fmt.Sprintf("%s/%d", n.name, n.ids)
 }
 
+// jitter depends on the node, the moment and the limit, and not on the order of
+// the calls: goroutines that were woken at the same instant come in any order.
+// That of renewals depends on the client, too. Else several that were granted
+// their locks at the same instant would renew at the same instant.
 func (n *simNode) jitter(limit time.Duration) time.Duration {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return time.Duration(n.random.Int64N(int64(limit)))
+	client := -1
+	if limit == simLease/2/10+1 {
+		client = <-n.keeping
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s %d %d %d %d", n.name, n.seed, time.Now().UnixNano(), limit, client)
+	return time.Duration(h.Sum64() % uint64(limit))
 }
+
+// keeps is called right before the jitter of a renewal, by the same goroutine.
+func (n *simNode) keeps(ctx context.Context, run func()) func() {
+	client, _ := ctx.Value(simClientKey{}).(int)
+	n.keeping <- client
+	return run
+}
+
+type simClientKey struct{}
 
 // acts are what may happen besides the menu of the simulation.
 func (s *simWorld) acts() {
@@ -154,7 +174,7 @@ func (s *simWorld) acts() {
 
 // end closes the services once client code has ended, and looks at what is left.
 func (s *simWorld) end() {
-	time.Sleep(2 * simPoll)
+	time.Sleep(4 * simPoll) // marks that came back with an old snapshot have lapsed
 	for _, n := range s.nodes {
 		ctx, cancel := context.WithTimeout(context.Background(), simOp)
 		_ = n.svc.Close(ctx)

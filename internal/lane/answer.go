@@ -13,6 +13,7 @@ func (l *Lane) answer(p *plan) {
 		l.known = true
 	}
 	l.served()
+	p.sure()
 	l.mu.Lock()
 	for i := range p.answers {
 		l.answerLocked(p, &p.answers[i])

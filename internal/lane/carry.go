@@ -44,7 +44,7 @@ func (l *Lane) carry(self *op) {
 			ended = true
 			return
 		}
-		l.run(b, self == nil)
+		l.run(b, self)
 	}
 }
 
@@ -73,7 +73,7 @@ func (l *Lane) take(self *op) *batch {
 }
 
 func (l *Lane) takeLocked(self *op) *batch {
-	if self != nil && (l.slow || l.closed || self.phase == finished || self.phase == parked) {
+	if self != nil && (l.slow || l.closed || self.phase == finished || self.phase == parked || self.left()) {
 		l.handOnLocked()
 		return nil
 	}
@@ -142,7 +142,9 @@ func (l *Lane) endParkedLocked() {
 }
 
 // run decides and commits a batch until it is answered or Redis fails.
-func (l *Lane) run(b *batch, background bool) {
+// self is the operation of the caller who carries; nil is the background.
+func (l *Lane) run(b *batch, self *op) {
+	background := self == nil
 	if background && !l.backOff() {
 		l.requeue(b)
 		return
@@ -175,6 +177,10 @@ func (l *Lane) run(b *batch, background bool) {
 		default:
 			l.counts.conflicts.Add(1)
 			if b = l.afterConflict(b, conflicts); b == nil {
+				return
+			}
+			if self.left() {
+				l.requeue(b) // the caller who carries wants to go
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 	"github.com/redislockservice/redislockservice/jsonhandler"
@@ -196,7 +197,7 @@ func unknownFields(h jsonhandler.Handler, data []byte, v any) map[string]json.Ra
 		return nil
 	}
 	for name := range all {
-		if _, ok := known[name]; ok || optionalFields[name] {
+		if isKnown(name, known) {
 			delete(all, name)
 		}
 	}
@@ -204,6 +205,26 @@ func unknownFields(h jsonhandler.Handler, data []byte, v any) map[string]json.Ra
 		return nil
 	}
 	return all
+}
+
+// isKnown also takes a name for known that differs in case only: encoding/json
+// reads it into the same field. Written back beside that field it would, at the
+// next read, stand in place of what was written.
+func isKnown(name string, known map[string]json.RawMessage) bool {
+	if _, ok := known[name]; ok || optionalFields[name] {
+		return true
+	}
+	for k := range known {
+		if strings.EqualFold(k, name) {
+			return true
+		}
+	}
+	for k := range optionalFields {
+		if strings.EqualFold(k, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // encodeRecord writes a record, unknown fields included.

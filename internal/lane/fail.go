@@ -42,9 +42,6 @@ func (l *Lane) fail(b *batch, p *plan, err error) {
 	l.noteOutage(err)
 	if p != nil && mayHaveBeenApplied(err) {
 		p.unsure()
-		l.mu.Lock()
-		l.touch(sortedKeys(p.look)) // marks may stand that nobody will think of
-		l.mu.Unlock()
 	}
 	switch {
 	case permanent(err):
@@ -77,11 +74,30 @@ func permanent(err error) bool {
 	return errors.As(err, &e) && e.Permanent() || errors.Is(err, exchange.ErrClosed)
 }
 
-// unsure marks the operations that may have been applied without an answer.
+// unsure marks the operations that may have been applied without an answer, and
+// has the records written again, whatever becomes of the operations: the commit
+// may still sit in the buffer of a dead connection's socket.
 func (p *plan) unsure() {
 	for _, a := range p.answers {
 		if !a.park {
 			a.op.unsure = true
+		}
+	}
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	for _, name := range p.order {
+		if p.recs[name].dirty {
+			p.l.doubt[name] = struct{}{}
+			p.l.touched[name] = struct{}{}
+		}
+	}
+}
+
+// sure notes what has been written since.
+func (p *plan) sure() {
+	for _, name := range p.order {
+		if p.recs[name].dirty {
+			delete(p.l.doubt, name)
 		}
 	}
 }

@@ -34,9 +34,10 @@ type op struct {
 	ren      lockrules.Renewal // renew
 	runID    string            // renew: the server that granted
 	queuedAt time.Duration
-	patience time.Duration // acquire: nothing is granted after this, but by the first attempt
-	expiry   time.Duration // when it is no longer tried while Redis is out of reach
-	signal   chan struct{} // cap 1: phase or turn has changed
+	patience time.Duration   // acquire: nothing is granted after this, but by the first attempt
+	expiry   time.Duration   // when it is no longer tried while Redis is out of reach
+	signal   chan struct{}   // cap 1: phase or turn has changed
+	ctx      context.Context // the caller's
 	onPark   func([]lockrules.Blocker)
 
 	// Guarded by Lane.mu.
@@ -54,6 +55,9 @@ type op struct {
 	since   lockrules.Instant
 	tag     any
 }
+
+// left says that the caller is done with waiting, and should not carry either.
+func (o *op) left() bool { return o != nil && o.ctx != nil && o.ctx.Err() != nil }
 
 // outcome is the answer to an operation; which fields are set depends on its kind.
 type outcome struct {

@@ -110,6 +110,9 @@ func (p *plan) record(name string) (*work, error) {
 	}
 	w := &work{exists: e.raw != nil}
 	w.rec, w.dirty = lockrules.Settle(e.rec, p.now.Millis())
+	if _, doubt := p.l.doubt[name]; doubt {
+		w.dirty = true // so that the WATCH fails of a commit that may come yet
+	}
 	p.recs[name] = w
 	p.order = append(p.order, name)
 	return w, nil

@@ -13,6 +13,9 @@ func (l *Lane) do(ctx context.Context, o *op) outcome {
 	if err := ctx.Err(); err != nil && o.kind != release {
 		return outcome{err: err}
 	}
+	if o.kind != release {
+		o.ctx = ctx // a release is carried through whatever becomes of its caller
+	}
 	l.mu.Lock()
 	if l.closed && o.kind == acquire || l.retired {
 		l.mu.Unlock()

@@ -78,23 +78,26 @@ func (p *Proxy) pump(l *link, d *direction, from, to net.Conn) {
 
 // deliver reports whether the pump may go on.
 func (p *Proxy) deliver(l *link, d *direction, to net.Conn, chunk []byte) bool {
-	// A gate that was open when it was asked for may be replaced right after: such
-	// a chunk counts as sent before the pause.
-	select {
-	case <-p.gate(d):
-	case <-l.severed:
-		return false
-	}
-	n := p.allow(d, len(chunk))
-	if n > 0 {
-		if _, err := to.Write(chunk[:n]); err != nil {
-			l.cut()
+	for len(chunk) > 0 {
+		// A gate that was open when it was asked for may be replaced right after:
+		// such a chunk counts as sent before the pause.
+		select {
+		case <-p.gate(d):
+		case <-l.severed:
 			return false
 		}
-	}
-	if n < len(chunk) {
-		p.Cut()
-		return false
+		n, cut := p.allow(d, len(chunk))
+		if n > 0 {
+			if _, err := to.Write(chunk[:n]); err != nil {
+				l.cut()
+				return false
+			}
+		}
+		if cut {
+			p.Cut()
+			return false
+		}
+		chunk = chunk[n:]
 	}
 	return true
 }

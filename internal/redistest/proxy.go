@@ -28,9 +28,11 @@ type Proxy struct {
 
 // direction is one way through the proxy; guarded by Proxy.mu.
 type direction struct {
-	open  chan struct{} // closed while bytes may pass; replaced by a pause
-	bytes int64
-	limit int64 // bytes that may still pass before everything is cut; -1: any
+	open    chan struct{} // closed while bytes may pass; replaced by a pause
+	bytes   int64
+	limit   int64         // bytes that may still pass before something is done; -1: any
+	hold    bool          // at the limit: pause the direction, else cut everything
+	reached chan struct{} // closed when there was more than the limit
 }
 
 // NewProxy starts a proxy to the server at upstream; it ends with the test.
@@ -88,13 +90,22 @@ func (p *Proxy) Cut() {
 }
 
 // CutAfterUp lets n more bytes of all clients together reach the server; when there
-// is more, it closes all connections, once. With 0 the next request is lost.
-func (p *Proxy) CutAfterUp(n int64) { p.limit(&p.up, n) }
+// is more, it closes all connections, once. With 0 the next request is lost. The
+// channel is closed when that happens; a later limit of the direction replaces it.
+func (p *Proxy) CutAfterUp(n int64) (reached <-chan struct{}) { return p.limit(&p.up, n, false) }
 
 // CutAfterDown lets n more bytes of the server reach clients; when there is more, it
 // closes all connections, once. With 0 the next request is carried out and its reply
 // is lost.
-func (p *Proxy) CutAfterDown(n int64) { p.limit(&p.down, n) }
+func (p *Proxy) CutAfterDown(n int64) (reached <-chan struct{}) { return p.limit(&p.down, n, false) }
+
+// PauseAfterUp lets n more bytes of all clients together reach the server, and holds
+// back what comes after them, as PauseUpstream does.
+func (p *Proxy) PauseAfterUp(n int64) (reached <-chan struct{}) { return p.limit(&p.up, n, true) }
+
+// PauseAfterDown lets n more bytes of the server reach clients, and holds back what
+// comes after them, as PauseDownstream does.
+func (p *Proxy) PauseAfterDown(n int64) (reached <-chan struct{}) { return p.limit(&p.down, n, true) }
 
 // Connections returns how many connections were accepted so far.
 func (p *Proxy) Connections() int {
@@ -118,10 +129,11 @@ func (p *Proxy) pause(d *direction) {
 	}
 }
 
-func (p *Proxy) limit(d *direction, n int64) {
+func (p *Proxy) limit(d *direction, n int64, hold bool) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d.limit = n
+	d.limit, d.hold, d.reached = n, hold, make(chan struct{})
+	return d.reached
 }
 
 func (p *Proxy) cutLocked() {
@@ -147,18 +159,23 @@ func (p *Proxy) gate(d *direction) chan struct{} {
 }
 
 // allow returns how many of n bytes may pass, and counts them. If it is fewer, the
-// connections have to be cut once those have passed, and the limit is used up.
-func (p *Proxy) allow(d *direction, n int) int {
+// limit is used up: the connections have to be cut once those have passed, or the
+// direction is paused by now.
+func (p *Proxy) allow(d *direction, n int) (allowed int, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if d.limit >= 0 && int64(n) > d.limit {
-		n = int(d.limit)
+		n, cut = int(d.limit), !d.hold
 		d.limit = -1
+		if d.hold && isClosed(d.open) {
+			d.open = make(chan struct{})
+		}
+		close(d.reached)
 	} else if d.limit >= 0 {
 		d.limit -= int64(n)
 	}
 	d.bytes += int64(n)
-	return n
+	return n, cut
 }
 
 func isClosed(c chan struct{}) bool {

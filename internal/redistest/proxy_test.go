@@ -129,3 +129,27 @@ func TestProxyEndsWhileItHoldsBytesBack(t *testing.T) {
 	require.Error(t, incr(t, client))
 	p.close() // hangs, and leaks, if a pump doesn't notice
 }
+
+func TestProxyPausesInTheMiddleOfAReplyAndDeliversTheRest(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	s.Do(t, "SET", "long", "0123456789")
+	p := NewProxy(t, s.Addr())
+	reached := p.PauseAfterDown(7)
+	conn, err := net.Dial("tcp", p.Addr())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("GETSET long x\r\n"))
+	require.NoError(t, err)
+	begun := make([]byte, 7)
+	_, err = io.ReadFull(conn, begun)
+	require.NoError(t, err)
+	<-reached
+	_, down := p.Bytes()
+	require.EqualValues(t, 7, down)
+	p.Resume()
+	rest := make([]byte, 10)
+	_, err = io.ReadFull(conn, rest)
+	require.NoError(t, err)
+	require.Equal(t, "$10\r\n0123456789\r\n", string(begun)+string(rest))
+}

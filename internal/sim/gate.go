@@ -18,10 +18,12 @@ const (
 	Reply                  // the reply arrives
 	Message                // a published message arrives
 	Subscribe              // a lost subscription connection is back
+	Command                // a single command outside of exchanges arrives
+	Client                 // client code goes on: see World.Turn
 )
 
 func (p Phase) String() string {
-	return [...]string{"dial", "request", "late", "read", "reply", "message", "subscribe"}[p]
+	return [...]string{"dial", "request", "late", "read", "reply", "message", "subscribe", "command", "client"}[p]
 }
 
 // Step is something that is about to happen.
@@ -29,9 +31,10 @@ type Step struct {
 	Node  string
 	Phase Phase
 	// Number counts, per node, exchanges for the phases of an exchange, and
-	// deliveries for those of subscriptions.
+	// deliveries for those of subscriptions. Commands count by kind; of client
+	// code it is the client.
 	Number int
-	Part   int  // of Read: index of the key; the number of keys for TIME
+	Part   int  // of Read: index of the key; the number of keys for TIME. Of Command: its kind
 	Writes bool // the exchange has a commit
 }
 

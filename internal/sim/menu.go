@@ -54,7 +54,7 @@ func menu() []act {
 		{DoDeliverAny, 500, func(w *World) { w.deliver(Fault{}, anyPhase...) }, true},
 		{DoTime, 60, (*World).letTimePass, true},
 		{DoLose, 20, func(w *World) { w.deliver(Fault{Lose: true}, anyPhase...) }, false},
-		{DoCut, 20, func(w *World) { w.deliver(Fault{Cut: true}, Dial, Request, Read, Reply) }, false},
+		{DoCut, 20, func(w *World) { w.deliver(Fault{Cut: true}, Dial, Request, Read, Reply, Command) }, false},
 		{DoLate, 20, func(w *World) { w.deliver(Fault{Late: true}, Request) }, false},
 		{DoRepeat, 10, func(w *World) { w.deliver(Fault{Repeat: 1}, Message) }, false},
 		{DoOvertake, 10, func(w *World) { w.deliver(Fault{Overtake: true}, Message) }, false},
@@ -80,7 +80,7 @@ func menu() []act {
 	}
 }
 
-var anyPhase = []Phase{Dial, Request, Late, Read, Reply, Message, Subscribe}
+var anyPhase = []Phase{Dial, Request, Late, Read, Reply, Message, Subscribe, Command, Client}
 
 var clockSteps = []time.Duration{time.Second, -time.Second, time.Minute, -time.Minute, time.Hour, -time.Hour}
 

@@ -11,6 +11,7 @@ type node struct {
 	connecting    bool          // a goroutine tries to get it up again
 	generation    int           // counts the losses of the subscription connection
 	deliveries    int
+	commands      [3]int
 	subscriptions []*subscription
 }
 
@@ -59,6 +60,9 @@ func (p *Port) Kill() {
 	close(p.node.killed)
 	p.node.resumeLocked()
 }
+
+// Killed says whether the node has crashed.
+func (p *Port) Killed() bool { return isClosed(p.node.killed) }
 
 // awake returns when the node is not paused.
 func (n *node) awake(r *Redis) {

@@ -93,7 +93,7 @@ func (w *World) free(i int, f Fault) {
 // heldBack says whether a step has to wait because its node is paused.
 func (w *World) heldBack(e *parked) bool {
 	switch e.step.Phase {
-	case Reply, Message, Subscribe:
+	case Reply, Message, Subscribe, Command, Client:
 	default:
 		return false
 	}

@@ -141,6 +141,29 @@ func (w *World) Go(node string, client func(ctx context.Context)) {
 	}()
 }
 
+// Turn has client code wait until the scheduler lets it go on. Whoever calls it
+// before each thing that it does acts alone, so that the order of clients that
+// were woken at the same instant doesn't depend on the Go scheduler. client tells
+// the clients of one node apart.
+func (w *World) Turn(node string, client int) {
+	w.mu.Lock()
+	dead := w.nodes[node].ctx.Err() != nil && !w.frozen
+	w.mu.Unlock()
+	if !dead { // what it does now matters to nobody
+		w.Redis.pass(Step{Node: node, Phase: Client, Number: client})
+	}
+}
+
+// Quietly runs f on a world without faults, in which nothing takes time, and
+// lets it come to rest. For the setup.
+func (w *World) Quietly(f func()) {
+	w.Redis.SetGate(Latency(0))
+	defer w.Redis.SetGate(w.gate)
+	f()
+	sleep(time.Second)
+	synctest.Wait()
+}
+
 func (w *World) gone() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
