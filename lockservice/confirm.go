@@ -16,9 +16,11 @@ import (
 // the news that one of its calls has just ended may be under way.
 const settle = 5 * time.Millisecond
 
-// judge searches from what has changed and sees to the victims of this node.
-func (d *detector) judge() {
+// judge searches from what has changed, if anything, and sees to the victims of
+// this node.
+func (d *detector) judge() (searched bool) {
 	d.mu.Lock()
+	searched = len(d.search) > 0
 	found := d.table.Find(d.search...)
 	d.search = nil
 	var mine []string
@@ -33,6 +35,7 @@ func (d *detector) judge() {
 	for _, id := range mine {
 		d.done.Go(func() { d.confirm(id) })
 	}
+	return searched
 }
 
 // confirm ends the wait of a victim if the cycle still stands and the records

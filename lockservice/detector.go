@@ -201,8 +201,9 @@ func (d *detector) run() {
 			repeatAt = now + d.s.cfg.pollDelay
 		}
 		d.publish(messages)
-		d.judge()
-		if !d.rest(coalesce) {
+		// Nothing to do: several changes had come together. That is no reason to
+		// let the next one wait.
+		if searched := d.judge(); (searched || len(messages) > 0) && !d.rest(coalesce) {
 			return
 		}
 		next.Reset(d.untilNext(repeatAt))

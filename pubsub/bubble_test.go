@@ -214,6 +214,49 @@ func TestBubbleNothingFromAGivenUpConnectionCounts(t *testing.T) {
 	})
 }
 
+func TestBubbleCloseWaitsForTheRunningHandler(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, _ *link, client rueidis.Client) {
+		s, err := New(t.Context(), client)
+		require.NoError(t, err)
+		free, closed := make(chan struct{}), make(chan struct{})
+		calls := 0
+		sub, err := s.Subscribe(t.Context(), "news", Handler{Message: func(string) { calls++; <-free }})
+		require.NoError(t, err)
+		require.NoError(t, s.Publish(t.Context(), "news", "taken"))
+		require.NoError(t, s.Publish(t.Context(), "news", "queued"))
+		synctest.Wait()
+		go func() { sub.Close(); close(closed) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			require.FailNow(t, "Close returned while the handler was running")
+		default:
+		}
+		close(free)
+		<-closed
+		require.Equal(t, 1, calls, "what was queued is dropped")
+		require.NoError(t, s.Close())
+	})
+}
+
+func TestBubbleMessagesAreASignOfLifeWhileAnAnswerIsLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &connection{}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		go c.watchSilence(ctx, cancel, time.Second)
+		for range 10 {
+			time.Sleep(700 * time.Millisecond)
+			c.heard.Add(1)
+		}
+		require.NoError(t, ctx.Err())
+		time.Sleep(3 * time.Second)
+		require.ErrorIs(t, context.Cause(ctx), errSilent)
+	})
+}
+
 func TestBubbleSubscribeGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, l *link, client rueidis.Client) {

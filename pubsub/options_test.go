@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -31,4 +32,16 @@ func TestBackoffStaysWithinItsRange(t *testing.T) {
 			require.GreaterOrEqual(t, d, time.Second)
 		}
 	}
+}
+
+func TestTimeoutInsideTheClientIsNotTheCallersDeadline(t *testing.T) {
+	t.Parallel()
+	dialTimeout := fmt.Errorf("dial: %w", context.DeadlineExceeded)
+	require.NotErrorIs(t, foreign(context.Background(), dialTimeout), context.DeadlineExceeded)
+	require.ErrorContains(t, foreign(context.Background(), dialTimeout), "dial")
+	require.NoError(t, foreign(context.Background(), nil))
+
+	over, cancel := context.WithTimeout(context.Background(), 0)
+	defer cancel()
+	require.ErrorIs(t, foreign(over, dialTimeout), context.DeadlineExceeded)
 }

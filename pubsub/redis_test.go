@@ -137,7 +137,11 @@ func publishUntilDone(t *testing.T, s *Service, channel, payload string) {
 
 func TestStoppedServerIsNoticedAndComesBack(t *testing.T) {
 	t.Parallel()
-	onRedis(t, func(t *testing.T, server *redisServer, client rueidis.Client) {
+	onRedis(t, func(t *testing.T, server *redisServer, _ rueidis.Client) {
+		// The client's own ping would notice too, but not within our patience.
+		client := server.client(func(o *rueidis.ClientOption) {
+			o.Dialer.KeepAlive, o.ConnWriteTimeout = time.Hour, time.Hour
+		})
 		s := newPubSub(t, client, WithHeartbeat(500*time.Millisecond))
 		r := subscribe(t, s, "news")
 		server.pause()

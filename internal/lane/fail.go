@@ -36,6 +36,9 @@ func (l *Lane) served() {
 // was applied.
 func (l *Lane) fail(b *batch, p *plan, err error) {
 	l.counts.failures.Add(1)
+	if p != nil && !mayHaveBeenApplied(err) {
+		b = l.readsApart(b)
+	}
 	l.fails++
 	l.quick = 0
 	l.snap = nil
@@ -49,6 +52,35 @@ func (l *Lane) fail(b *batch, p *plan, err error) {
 	default:
 		l.requeue(b)
 	}
+}
+
+// readsApart answers those who only want to read, when a commit was refused that
+// they have nothing to do with: a server without memory can still be looked at.
+// It returns the rest of the batch.
+func (l *Lane) readsApart(b *batch) *batch {
+	reads, rest := &batch{formed: b.formed}, *b
+	rest.ops = nil
+	for _, o := range b.ops {
+		if o.kind == read {
+			reads.ops = append(reads.ops, o)
+		} else {
+			rest.ops = append(rest.ops, o)
+		}
+	}
+	if len(reads.ops) == 0 {
+		return b
+	}
+	l.snap = nil
+	p, err := l.decided(reads, true)
+	if err != nil || !p.writes.Empty() {
+		return b
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range p.answers {
+		p.answers[i].op.finishLocked(p.answers[i].out)
+	}
+	return &rest
 }
 
 func (l *Lane) noteOutage(err error) {

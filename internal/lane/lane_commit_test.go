@@ -90,6 +90,24 @@ func TestStaleSnapshotIsNoAnswer(t *testing.T) {
 	})
 }
 
+// TestTrustStartsBeforeRedisReadItsClock: a reply may be under way for long.
+func TestTrustStartsBeforeRedisReadItsClock(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *setting) {
+		n, f := s.node(), s.faults()
+		f.add(rule{phase: sim.Reply, times: -1, fault: sim.Fault{Delay: 40 * moment}})
+		for i := range 5 {
+			g := n.get(id("%d", i), write("n"))
+			granted := time.Hour + time.UnixMilli(int64(g.At)).Sub(n.began)
+			require.LessOrEqual(t, g.Asked, granted+moment)
+			r, _ := n.renewNow(id("%d", i), g.RunID, 0, "n")
+			rec, _ := s.record("n")
+			require.LessOrEqual(t, r.Asked, time.Hour+time.UnixMilli(int64(*rec.WriteOwner.ExpiresAt-millis(testLease))).Sub(n.began)+moment)
+			n.let(id("%d", i), "n")
+			time.Sleep(time.Duration(i) * maxAge / 3)
+		}
+	})
+}
+
 // TestLostRequestAndLostReplyChangeNothing: whatever is lost on the way, each
 // operation has the effect of one.
 func TestLostRequestAndLostReplyChangeNothing(t *testing.T) {

@@ -138,6 +138,31 @@ func TestReleaseWithoutMemoryGoesOnUntilThereIsSome(t *testing.T) {
 	})
 }
 
+// TestReadersAreNotHeldUpByACommitThatIsRefused: who has a look while others can't
+// release must see who holds what.
+func TestReadersAreNotHeldUpByACommitThatIsRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *setting) {
+		a := s.node()
+		a.get("1", write("n"))
+		s.r.Refuse(exchange.OOM)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := a.Release(t.Context(), []string{"n"}, lockrules.Release{ID: "1", Outcome: lockrules.OK}, time.Minute)
+			ended <- err
+		}()
+		for range 20 {
+			time.Sleep(testOp / 40)
+			began := time.Now()
+			r, err := a.Read(t.Context(), []string{"n"})
+			require.NoError(t, err)
+			require.NotNil(t, r.Records["n"].WriteOwner)
+			require.Less(t, time.Since(began), testOp)
+		}
+		s.r.Accept()
+		<-ended
+	})
+}
+
 func TestRefusalThatStaysIsAnsweredAtOnceAndNamesTheCommand(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"WATCH", "MULTI", "GET", "SET", "TIME", "INFO", "PUBLISH"} {

@@ -39,8 +39,9 @@ type setting struct {
 // testNode is a lane, and what it tells.
 type testNode struct {
 	*Lane
-	s    *setting
-	port *sim.Port
+	s     *setting
+	port  *sim.Port
+	began time.Time
 
 	mu      sync.Mutex // guards the fields below
 	holdOff []lockrules.HoldOff
@@ -82,11 +83,10 @@ func (n *testNode) close(within time.Duration) {
 
 // node makes a lane that has made its first exchange.
 func (s *setting) node(change ...func(*Config)) *testNode {
-	n := &testNode{s: s, port: s.r.Port(), waits: make(map[string]Waiting)}
-	began := time.Now()
+	n := &testNode{s: s, port: s.r.Port(), began: time.Now(), waits: make(map[string]Waiting)}
 	cfg := Config{Port: n.port, Keys: s.keys, JSON: s.json, Node: n.port.Node(), Lease: testLease, PollDelay: testPoll,
 		ReleasedTTL: 30 * time.Second, OpTimeout: testOp, Events: n,
-		Now:    func() time.Duration { return time.Hour + time.Since(began) },
+		Now:    func() time.Duration { return time.Hour + time.Since(n.began) },
 		Jitter: func(limit time.Duration) time.Duration { return limit / 2 }}
 	for _, c := range change {
 		c(&cfg)

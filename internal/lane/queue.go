@@ -58,6 +58,9 @@ func (l *Lane) await(ctx context.Context, o *op) outcome {
 		l.tellParked(o)
 		select {
 		case <-o.signal:
+			if l.cfg.Now() >= o.patience {
+				l.outOfPatience(o) // an attempt that was under way has parked it after all
+			}
 		case <-ctx.Done():
 			return l.leave(o, ctx.Err())
 		case <-refused:
@@ -66,7 +69,7 @@ func (l *Lane) await(ctx context.Context, o *op) outcome {
 			if !l.outOfPatience(o) && l.cfg.Now() >= o.expiry {
 				return l.leave(o, nil)
 			}
-			timer.Reset(tryingStill) // it is just being tried; its attempt answers it
+			timer.Reset(max(o.expiry-l.cfg.Now(), 0)) // it is just being tried; its attempt answers it
 		}
 		if out, ok := l.answered(o); ok {
 			return out
@@ -79,10 +82,6 @@ func (l *Lane) await(ctx context.Context, o *op) outcome {
 		}
 	}
 }
-
-// tryingStill is how often a caller whose time is over looks whether the
-// attempt that was under way has parked its operation after all.
-const tryingStill = 5 * time.Millisecond
 
 // nextStop is how long to wait before the caller looks at the clock: until the
 // end of its patience if that comes before the expiry.

@@ -104,9 +104,12 @@ func (d *delivery) run(r *Redis) {
 	defer r.end()
 	defer close(d.after)
 	var f Fault
-	if d.kind == messageEvent {
+	switch d.kind {
+	case messageEvent:
 		f = r.pass(Step{Node: d.sub.node.name, Phase: Message, Number: d.number})
 		sleep(f.Delay)
+	case upEvent: // one subscription hears of it after the other
+		sleep(r.pass(Step{Node: d.sub.node.name, Phase: Subscribe, Number: d.number, Part: 1}).Delay)
 	}
 	if d.before != nil && !f.Overtake {
 		<-d.before
