@@ -187,7 +187,8 @@ func (n *network) requireSameEverywhere() {
 func TestLostDoubledAndReorderedMessagesConverge(t *testing.T) {
 	t.Parallel()
 	deadlocks := 0
-	for seed := range uint64(16 / min(everyGraph, 4)) {
+	var networks uint64 = 16 / min(everyGraph, 4)
+	for seed := range networks {
 		n := newNetwork(t, seed, 3)
 		for step := range 400 {
 			n.change()

@@ -2,6 +2,7 @@ package deadlock
 
 import (
 	"math/bits"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -185,7 +186,7 @@ func (w *walker) walk(chosen []int, from, names int) {
 		w.count += len(w.cols) - from
 	}
 	for c := first; c < len(w.cols); c += step {
-		next := append(chosen[:len(chosen):len(chosen)], c)
+		next := append(slices.Clone(chosen), c)
 		if names == 1 {
 			w.visit(next)
 		} else {

@@ -89,7 +89,7 @@ func TestFindAgreesWithVictimsOnEveryGraphOfThree(t *testing.T) {
 // -exhaustive all of them.
 func TestEveryOrderOfFourOnEveryNode(t *testing.T) {
 	t.Parallel()
-	step := uint32(293 * min(everyGraph, 4))
+	var step uint32 = 293 * min(everyGraph, 4)
 	if *exhaustive {
 		step = 1
 	}

@@ -59,7 +59,8 @@ func (c *simClient) ask(ctx context.Context, depth int) {
 	if frozen {
 		timeout = simForEver
 	}
-	time.Sleep(time.Duration(1 + c.random.Int64N(int64(time.Microsecond)))) // no two calls start, or time out, at one instant
+	// poll: not of anything; this runs in the bubble of the simulation. No two calls start, or time out, at one instant.
+	time.Sleep(time.Duration(1 + c.random.Int64N(int64(time.Microsecond))))
 	began := time.Now()
 	var err error
 	switch kind := c.random.IntN(10); {
@@ -148,6 +149,7 @@ func (c *simClient) job(ctx context.Context, name string) error {
 // inside is the protected code.
 func (c *simClient) inside(a *Acquisition, depth int) {
 	c.enter(a)
+	c.turn() // for what follows, if only the release
 	for range c.random.IntN(4) {
 		if depth+1 < simDepth && c.random.IntN(3) == 0 {
 			c.ask(a.Context(), depth+1)
@@ -210,7 +212,6 @@ func (c *simClient) leave(a *Acquisition) {
 
 func (c *simClient) release(ctx context.Context, a *Acquisition) error {
 	c.leave(a)
-	c.turn()
 	return a.Release(ctx)
 }
 

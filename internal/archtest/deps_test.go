@@ -34,7 +34,9 @@ var mayImport = map[string][]string{
 		"lockservice", "pubsub", "jsonhandler", "deadlock", "internal/exchange", "internal/keyspace",
 		"internal/lockrules", "internal/redistest", "internal/sim",
 	},
+	"internal/chaos":    {"lockservice", "deadlock", "internal/redistest"},
 	"internal/archtest": {},
+	"internal/conform":  {}, // nothing but tests
 }
 
 // library are the rooms that a user's program links, and what it therefore gets.

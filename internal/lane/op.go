@@ -49,7 +49,6 @@ type op struct {
 	// Owned by the carrier while running, else by Lane.mu's holder.
 	unsure  bool // an EXEC with its writes may have been applied, or may be yet
 	force   bool // release: write the keys even if unchanged
-	tried   bool // had its first attempt
 	waiting bool // in the index of parked operations
 	seq     uint64
 	since   lockrules.Instant

@@ -14,7 +14,7 @@ import (
 // Leases are short there, since they pass in real time.
 func OnRedis() Backend {
 	return Backend{name: redisName, run: func(t *testing.T, s scenario) {
-		env := newEnv(t, &real{server: serverFor(t, s)}, redistest.Prefix(t))
+		env := newEnv(t, &realServer{server: serverFor(t, s)}, redistest.Prefix(t))
 		env.Lease, env.Poll = 2*time.Second, 5*time.Second
 		s.run(t, env)
 	}}
@@ -30,10 +30,10 @@ func serverFor(t *testing.T, s scenario) *redistest.Server {
 	return redistest.Shared(t)
 }
 
-// real is a real server.
-type real struct{ server *redistest.Server }
+// realServer is a real server.
+type realServer struct{ server *redistest.Server }
 
-func (r *real) client(t testing.TB, change func(*rueidis.ClientOption)) (rueidis.Client, error) {
+func (r *realServer) client(t testing.TB, change func(*rueidis.ClientOption)) (rueidis.Client, error) {
 	option := r.server.ClientOption()
 	change(&option)
 	return newClient(t, option)
@@ -49,12 +49,12 @@ func newClient(t testing.TB, option rueidis.ClientOption) (rueidis.Client, error
 	return client, err
 }
 
-func (r *real) do(t testing.TB, args ...string) rueidis.RedisMessage {
+func (r *realServer) do(t testing.TB, args ...string) rueidis.RedisMessage {
 	t.Helper()
 	return r.server.Do(t, args...)
 }
 
-func (r *real) restart(t testing.TB, keepData bool) {
+func (r *realServer) restart(t testing.TB, keepData bool) {
 	if keepData {
 		r.server.Restart(t)
 	} else {
@@ -62,15 +62,15 @@ func (r *real) restart(t testing.TB, keepData bool) {
 	}
 }
 
-func (r *real) cut(t testing.TB)     { r.server.Kill(t) }
-func (r *real) heal(t testing.TB)    { r.server.Start(t) }
-func (r *real) pause(t testing.TB)   { r.server.Pause(t) }
-func (r *real) unpause(t testing.TB) { r.server.Unpause(t) }
+func (r *realServer) cut(t testing.TB)     { r.server.Kill(t) }
+func (r *realServer) heal(t testing.TB)    { r.server.Start(t) }
+func (r *realServer) pause(t testing.TB)   { r.server.Pause(t) }
+func (r *realServer) unpause(t testing.TB) { r.server.Unpause(t) }
 
 // commands is how many commands the server has run, without those of the suite itself.
 func (e *Env) commands() map[string]int64 {
 	e.T.Helper()
-	r, ok := e.server.(*real)
+	r, ok := e.server.(*realServer)
 	require.True(e.T, ok, "only on a real server")
 	return r.server.CommandStats(e.T)
 }

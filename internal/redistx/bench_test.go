@@ -28,12 +28,12 @@ func BenchmarkExchange(b *testing.B) {
 	}
 	b.StopTimer()
 	exchange := float64(b.Elapsed().Nanoseconds()) / float64(b.N)
-	pings := 2 * pingNanos(b, client, ctx)
+	pings := 2 * pingNanos(ctx, b, client)
 	b.ReportMetric(pings, "ns/2ping")
 	b.ReportMetric(exchange/pings, "ratio")
 }
 
-func pingNanos(b *testing.B, client rueidis.Client, ctx context.Context) float64 {
+func pingNanos(ctx context.Context, b *testing.B, client rueidis.Client) float64 {
 	dedicated, release := client.Dedicate()
 	defer release()
 	ping := client.B().Ping().Build().Pin()

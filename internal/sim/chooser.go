@@ -20,7 +20,7 @@ func newChooser(seed uint64, replay []int) *chooser {
 
 // pick chooses from n.
 func (c *chooser) pick(n int) int {
-	choice := 0
+	var choice int
 	if c.random != nil {
 		choice = c.random.IntN(n)
 	} else {

@@ -88,7 +88,7 @@ func TestUptimeIsWallClockArithmetic(t *testing.T) {
 		require.EqualValues(t, -110, before.Uptime)
 		time.Sleep(time.Second)
 		after := watch(t, p, keyA)
-		require.EqualValues(t, time.Second.Microseconds(), after.Micros-before.Micros)
+		require.Equal(t, time.Second.Microseconds(), after.Micros-before.Micros)
 	})
 }
 
