@@ -70,6 +70,11 @@ chaos: setup ## four processes, a fault a second, everything checked (DUR=3m)
 gap: setup ## measure the next holder's distance, here and in peers, into docs/correctness.md
 	cd internal/peers && GAP_DOC=../../docs/correctness.md REDISTEST=binary go test -count=1 -timeout 20m -run '^TestGap$$' $(TESTFLAGS) .
 
+.PHONY: faults
+faults: setup ## the connection cut at every byte, silent at every step; 1000 sequences on three ports
+	LOCKSERVICE_FAULTS=all go test -count=1 -timeout 20m -v -run 'TestConnectionCutAtEachByte|TestNetworkSilentAtEachStep' $(TESTFLAGS) ./lockservice | grep -v '^==='
+	CONFORM_SEEDS=500 go test -count=1 -timeout 20m $(TESTFLAGS) ./internal/conform
+
 .PHONY: lint
 lint: ## golangci-lint in its pinned version (the first run compiles it)
 	$(call each-module,go run $(GOLANGCI_LINT) run ./...)
@@ -82,6 +87,25 @@ fmt-check: ## fail if a file isn't formatted by gofmt
 .PHONY: tidy-check
 tidy-check: ## fail if go mod tidy would change go.mod or go.sum
 	$(call each-module,go mod tidy -diff)
+
+# How many schedules `make sim` explores, and from which seed.
+SEEDS ?= 200000
+FROM ?= 0
+
+.PHONY: sim
+sim: ## explore SEEDS (200000) simulated schedules from seed FROM (0)
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	go test -c -o "$$dir/sim" ./lockservice; cd lockservice; \
+	cores=$$(nproc); each=$$(( ($(SEEDS) + cores - 1) / cores )); pids=; failed=0; \
+	for i in $$(seq 0 $$((cores - 1))); do \
+		GOMAXPROCS=1 "$$dir/sim" -test.run '^TestSimulatedServices$$' -test.v -test.timeout 24h -sim.explore \
+			-sim.seeds $$each -sim.from $$(( $(FROM) + i * each )) & pids="$$pids $$!"; \
+	done; \
+	for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
+
+.PHONY: mutants
+mutants: ## put deliberate mistakes into the code: the tests and the simulation have to find each
+	go test -tags mutants -count=1 -timeout 60m -run '^TestEveryMutantIsKilled$$' -v $(TESTFLAGS) ./internal/sim
 
 .PHONY: bench
 bench: setup ## benchmarks against a real Redis

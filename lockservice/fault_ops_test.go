@@ -86,7 +86,11 @@ func (p *point) pass(who string, g got, names []string) error {
 	if g.err != nil {
 		return fmt.Errorf("%s was not granted: %w", who, g.err)
 	}
-	err := p.books.enter(g.a, names...)
+	var err error
+	if !g.a.HasLock() && !p.long {
+		err = fmt.Errorf("%s was granted, and doesn't have the lock", who)
+	}
+	err = errors.Join(err, p.books.enter(g.a, names...))
 	p.books.leave(g.a, names...)
 	if released := g.a.Release(context.Background()); released != nil && !p.long {
 		err = errors.Join(err, fmt.Errorf("%s released: %w", who, released))
@@ -259,7 +263,7 @@ func (p *point) release() error {
 	p.arm()
 	released := mine.a.Release(context.Background())
 	p.done()
-	if released != nil && !(p.long && errors.Is(released, lockservice.ErrLockLost)) {
+	if released != nil && (!p.long || !errors.Is(released, lockservice.ErrLockLost)) {
 		err = errors.Join(err, fmt.Errorf("the release: %w", released))
 	}
 	if mine.a.HasLock() {

@@ -57,7 +57,12 @@ func newRig(t *testing.T, server *redistest.Server, renewal time.Duration) *rig 
 	proxied.InitAddress = []string{r.proxy.Addr()}
 	proxied.Dialer.Timeout, proxied.ConnWriteTimeout = 500*time.Millisecond, 500*time.Millisecond
 	proxied.DialCtxFn = r.tape.dial
-	client, err := rueidis.NewClient(proxied)
+	client, err := rueidis.NewClient(proxied) // beside an error it may give a client all the same
+	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); client, err = rueidis.NewClient(proxied) {
+		if client != nil {
+			client.Close()
+		}
+	}
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	messages, err := pubsub.New(t.Context(), r.admin)
@@ -70,16 +75,29 @@ func newRig(t *testing.T, server *redistest.Server, renewal time.Duration) *rig 
 
 func (r *rig) service(t *testing.T, client rueidis.Client, messages *pubsub.Service, renewal time.Duration) *lockservice.RedisLockService {
 	t.Helper()
-	svc, err := lockservice.New(t.Context(), client, lockservice.WithPubSub(messages), lockservice.WithKeyPrefix(r.keys),
-		lockservice.WithLeaseTime(faultLease), lockservice.WithRenewalInterval(renewal), lockservice.WithPollDelay(faultPoll),
-		lockservice.WithConnectionTimeout(time.Second), lockservice.WithReleasedRecordTTL(time.Second))
-	require.NoError(t, err)
+	return insist(t, func() (*lockservice.RedisLockService, error) {
+		return lockservice.New(t.Context(), client, lockservice.WithPubSub(messages), lockservice.WithKeyPrefix(r.keys),
+			lockservice.WithLeaseTime(faultLease), lockservice.WithRenewalInterval(renewal), lockservice.WithPollDelay(faultPoll),
+			lockservice.WithConnectionTimeout(time.Second), lockservice.WithReleasedRecordTTL(time.Second))
+	})
+}
+
+// insist makes a service that is ready, and closes it when the test ends. The time-outs
+// used here are short: on a machine that is busy a first attempt may run into them.
+func insist(t *testing.T, start func() (*lockservice.RedisLockService, error)) (svc *lockservice.RedisLockService) {
+	t.Helper()
+	var last error
+	err := until(time.Minute, "there is a service", func() bool {
+		svc, last = start()
+		return last == nil
+	})
+	require.NoError(t, errors.Join(err, last))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = svc.Close(ctx)
 	})
-	require.NoError(t, svc.WaitUntilReady(t.Context()))
+	require.NoError(t, until(time.Minute, "it is ready", func() bool { return svc.WaitUntilReady(t.Context()) == nil }))
 	return svc
 }
 

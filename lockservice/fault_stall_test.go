@@ -6,20 +6,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/redislockservice/redislockservice/internal/redistest"
 )
 
-// A stallWatch notices when this machine, or its Redis, stood still: for so long
-// that a lease may have run out although nobody did anything wrong. It excuses
-// what is late then. It never excuses two holders.
+// A stallWatch notices when this machine, or its Redis, stood still: for so long, all
+// together, that a lease may have run out although nobody did anything wrong. It
+// excuses what is late then. It never excuses two holders.
 type stallWatch struct {
-	mu   sync.Mutex // guards the fields below
-	last time.Time  // when it was seen that everything goes on
-	seen []time.Time
+	mu    sync.Mutex // guards the fields below
+	last  time.Time  // when it was seen that everything goes on
+	seen  []stall
+	total time.Duration
 }
 
-// stallAfter is less than what a renewal may be late with the leases used here.
-const stallAfter = faultLease / 5
+// stall is a time for which nothing went on.
+type stall struct {
+	end   time.Time
+	total time.Duration // of this and all before
+}
+
+const (
+	stallTick = faultLease / 50
+	// stallAfter is less than what renewals may be late with the leases used here.
+	stallAfter = faultLease / 10
+)
 
 func watchStalls(t *testing.T, server *redistest.Server) *stallWatch {
 	t.Helper()
@@ -28,7 +40,7 @@ func watchStalls(t *testing.T, server *redistest.Server) *stallWatch {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		tick := time.NewTicker(stallAfter / 10)
+		tick := time.NewTicker(stallTick)
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			<-tick.C
@@ -49,15 +61,30 @@ func (w *stallWatch) goesOn() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	if now.Sub(w.last) > stallAfter {
-		w.seen = append(w.seen, now)
+	if gap := now.Sub(w.last) - stallTick; gap > stallTick/2 {
+		w.total += gap
+		w.seen = append(w.seen, stall{now, w.total})
 	}
 	w.last = now
 }
 
-// since says whether there was a stall after a moment, or is one.
+// since says whether it stood still for too long after a moment.
 func (w *stallWatch) since(t time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.seen) > 0 && w.seen[len(w.seen)-1].After(t) || time.Since(w.last) > stallAfter
+	before := time.Duration(0)
+	for i := len(w.seen) - 1; i >= 0; i-- {
+		if !w.seen[i].end.After(t) {
+			before = w.seen[i].total
+			break
+		}
+	}
+	return w.total-before+time.Since(w.last) > stallAfter
+}
+
+// wait lets real time go by: that of another process can't be faked.
+func wait(t *testing.T, d time.Duration) {
+	t.Helper()
+	end := time.Now().Add(d)
+	require.NoError(t, until(d+time.Minute, "time goes by", func() bool { return !time.Now().Before(end) }))
 }

@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 		"lockservice", "pubsub", "jsonhandler", "deadlock", "internal/exchange", "internal/keyspace",
 		"internal/lockrules", "internal/redistest", "internal/sim",
 	},
-	"internal/chaos":    {"lockservice", "deadlock", "internal/redistest"},
+	"internal/chaos":    {},
 	"internal/archtest": {},
 	"internal/conform":  {}, // nothing but tests
 }

@@ -1,0 +1,9 @@
+package conform
+
+import (
+	"testing"
+
+	"github.com/redislockservice/redislockservice/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }

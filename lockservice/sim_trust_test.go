@@ -1,0 +1,48 @@
+package lockservice
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redislockservice/redislockservice/internal/sim"
+)
+
+// TestRenewalWhoseReplyComesAfterTheEndOfTrustDoesNotBringTheLockBack: no renewal
+// gets through until shortly before the end, and the reply to the one that does
+// comes when HasLock has turned false already.
+func TestRenewalWhoseReplyComesAfterTheEndOfTrustDoesNotBringTheLockBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg, err := newConfig([]Option{WithLeaseTime(simLease), WithPollDelay(simPoll), WithConnectionTimeout(simOp)})
+		require.NoError(t, err)
+		r := sim.NewRedis()
+		port := r.Port()
+		svc, err := startIn(t.Context(), cfg, surroundings{node: port.Node(), port: port, bus: simBus{port}, posts: port,
+			newID: newIDs().next, jitter: func(limit time.Duration) time.Duration { return limit / 2 }})
+		require.NoError(t, err)
+		a, err := svc.Acquire(t.Context(), []Lock{WriteLock("n")})
+		require.NoError(t, err)
+		granted := time.Now()
+		r.SetGate(sim.GateFunc(func(s sim.Step) sim.Fault {
+			switch since := time.Since(granted); {
+			case since < 8300*time.Millisecond:
+				return sim.Fault{Cut: s.Phase == sim.Request}
+			case s.Phase == sim.Reply && s.Writes:
+				return sim.Fault{Delay: 1600 * time.Millisecond}
+			}
+			return sim.Fault{}
+		}))
+		time.Sleep(9750*time.Millisecond - time.Since(granted))
+		require.True(t, a.HasLock())
+		for time.Since(granted) < 2*simLease {
+			time.Sleep(70 * time.Millisecond)
+			require.False(t, a.HasLock(), "%v after the grant", time.Since(granted))
+		}
+		require.ErrorIs(t, a.Release(t.Context()), ErrLockLost)
+		require.NoError(t, svc.Close(t.Context()))
+		r.Settle()
+	})
+}
