@@ -22,12 +22,17 @@ import (
 // services opens n services that share locks, on a server of the test's own.
 func services(t *testing.T, server *redistest.Server, url string, n int, opts ...lockservice.Option) []*lockservice.RedisLockService {
 	t.Helper()
-	opts = append([]lockservice.Option{lockservice.WithLeaseTime(time.Second), lockservice.WithKeyPrefix("deadlocks")}, opts...)
+	opts = append([]lockservice.Option{lockservice.WithLeaseTime(2 * time.Second), lockservice.WithKeyPrefix("deadlocks")}, opts...)
 	out := make([]*lockservice.RedisLockService, n)
 	for i := range out {
 		svc, err := lockservice.Open(t.Context(), url, opts...)
 		require.NoError(t, err)
-		t.Cleanup(func() { _ = svc.Close(context.Background()) })
+		t.Cleanup(func() {
+			// A test that has failed may have left locks held.
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			_ = svc.Close(ctx)
+		})
 		require.NoError(t, svc.WaitUntilReady(t.Context()))
 		out[i] = svc
 	}

@@ -193,25 +193,26 @@ func restartEmpty(c *controller) {
 	c.lost()
 }
 
-// restore goes back to the snapshot that was taken the last time, and takes
-// another. Filler keys make the loading last.
+// restore goes back to the last snapshot, or to one of a moment ago, and keeps a new
+// one. Filler keys make the loading last.
 func restore(c *controller) {
 	if c.lossOpen {
 		return
 	}
-	old := c.snapshot
-	for i := range 300 {
-		if old != nil && i > 0 {
-			break // they come back with it
+	if c.snapshot == nil {
+		for i := range 300 {
+			c.server.Do(c.t, "SET", fmt.Sprintf("filler:%d", i), fmt.Sprintf("%01000d", i))
 		}
-		c.server.Do(c.t, "SET", fmt.Sprintf("filler:%d", i), fmt.Sprintf("%01000d", i))
+		c.snapshot = c.server.SaveSnapshot(c.t)
 	}
-	c.snapshot = c.server.SaveSnapshot(c.t)
-	if old != nil {
+	old, next := c.snapshot, c.server.SaveSnapshot(c.t)
+	c.serverFault(c.part(0.2, 1.5), func() {
 		c.note("old snapshot", "now")
 		c.lost()
 		c.server.RestoreSnapshot(c.t, old)
-	}
+		c.lost()
+		c.snapshot = next
+	})
 }
 
 func flush(c *controller) {

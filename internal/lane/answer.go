@@ -35,6 +35,11 @@ func (l *Lane) answerLocked(p *plan, a *answer) {
 		// Granted to somebody who has left meanwhile. Nobody would release it.
 		l.goneLocked(a, a.out.granted)
 		o.finishLocked(outcome{})
+	case a.out.granted && o.waiting && l.cfg.Now() >= o.patience:
+		// The reply came after the deadline, and before its caller looked at the
+		// clock: the process was stopped, or the machine asleep.
+		l.goneLocked(a, true)
+		o.finishLocked(outcome{blockers: o.out.blockers})
 	default:
 		if a.out.granted {
 			l.countStreak(o, p)
@@ -64,6 +69,7 @@ func (l *Lane) parkLocked(o *op, a *answer, p *plan) {
 		l.touch(o.names) // its mark has just been written
 		l.goneLocked(a, false)
 		o.finishLocked(outcome{err: ErrClosed})
+		a.park = false // nobody is to be told of it as waiting
 		return
 	}
 	o.phase = parked
@@ -92,7 +98,8 @@ func (l *Lane) setDues(p *plan) {
 		if next != 0 {
 			due = p.s.local(next) + time.Millisecond
 		}
-		if s := l.streaks[name]; s != nil && s.until != 0 && (due == 0 || s.until < due) {
+		// A grace that is over, the other node having got in, is no reason to try.
+		if s := l.streaks[name]; s != nil && s.until > p.t && (due == 0 || s.until < due) {
 			due = s.until
 		}
 		l.parked.setDue(name, due)

@@ -152,7 +152,7 @@ func (l *Lane) run(b *batch, self *op) {
 	for conflicts := 0; ; conflicts++ {
 		p, err := l.decided(b, background)
 		if err != nil {
-			l.fail(b, nil, err)
+			l.fail(b, nil, err, background)
 			return
 		}
 		if p.writes.Empty() {
@@ -168,7 +168,7 @@ func (l *Lane) run(b *batch, self *op) {
 		case errors.Is(err, exchange.ErrNoWatch):
 			l.snap = nil // a new connection: read, decide again
 		case err != nil:
-			l.fail(b, p, err)
+			l.fail(b, p, err, background)
 			return
 		case committed:
 			l.counts.commits.Add(1)
@@ -179,8 +179,8 @@ func (l *Lane) run(b *batch, self *op) {
 			if b = l.afterConflict(b, conflicts); b == nil {
 				return
 			}
-			if self.left() {
-				l.requeue(b) // the caller who carries wants to go
+			if self.left() || l.quitting() {
+				l.requeue(b) // the caller who carries wants to go, or Close to end
 				return
 			}
 		}
@@ -241,7 +241,9 @@ func (l *Lane) exchange(commit *exchange.Writes, names []string, known map[strin
 	l.snap = nil
 	l.counts.exchanges.Add(1)
 	asked := l.cfg.Now()
+	l.unanswered.Store(int64(asked))
 	committed, x, err := l.cfg.Port.Exchange(ctx, commit, keys)
+	l.unanswered.Store(0)
 	if err != nil {
 		return false, err
 	}

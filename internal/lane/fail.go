@@ -34,10 +34,10 @@ func (l *Lane) served() {
 // fail deals with a batch whose exchange failed. p is the plan whose commit
 // was under way, if any: its outcome is unknown unless err says that nothing
 // was applied.
-func (l *Lane) fail(b *batch, p *plan, err error) {
+func (l *Lane) fail(b *batch, p *plan, err error, background bool) {
 	l.counts.failures.Add(1)
 	if p != nil && !mayHaveBeenApplied(err) {
-		b = l.readsApart(b)
+		b = l.readsApart(b, background)
 	}
 	l.fails++
 	l.quick = 0
@@ -57,7 +57,7 @@ func (l *Lane) fail(b *batch, p *plan, err error) {
 // readsApart answers those who only want to read, when a commit was refused that
 // they have nothing to do with: a server without memory can still be looked at.
 // It returns the rest of the batch.
-func (l *Lane) readsApart(b *batch) *batch {
+func (l *Lane) readsApart(b *batch, background bool) *batch {
 	reads, rest := &batch{formed: b.formed}, *b
 	rest.ops = nil
 	for _, o := range b.ops {
@@ -71,7 +71,7 @@ func (l *Lane) readsApart(b *batch) *batch {
 		return b
 	}
 	l.snap = nil
-	p, err := l.decided(reads, true)
+	p, err := l.decided(reads, background)
 	if err != nil || !p.writes.Empty() {
 		return b
 	}

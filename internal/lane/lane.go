@@ -145,6 +145,8 @@ type Lane struct {
 	lease   lockrules.Millis    // the largest lease of all services, as far as has been seen
 	counts  counters
 
+	unanswered atomic.Int64 // since when the exchange that is under way has been; 0: none is
+
 	kick    chan struct{} // cap 1: work for the background goroutine
 	freed   chan struct{} // cap 1: the baton is down
 	refused chan struct{} // closed by Refuse, with mu held

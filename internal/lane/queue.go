@@ -136,7 +136,7 @@ func (l *Lane) outOfPatience(o *op) (ended bool) {
 		return o.phase == finished
 	}
 	out := outcome{blockers: o.out.blockers}
-	if l.outage != nil {
+	if l.outage != nil || l.silent() {
 		// Who is in the way was read before Redis went away; "somebody has it"
 		// would be a guess.
 		out = outcome{err: l.unavailableLocked()}
@@ -144,6 +144,13 @@ func (l *Lane) outOfPatience(o *op) (ended bool) {
 	o.finishLocked(out)
 	l.leftLocked(o)
 	return true
+}
+
+// silent says that an exchange has been under way for so long that Redis has to
+// be taken for out of reach, although it may answer yet.
+func (l *Lane) silent() bool {
+	since := time.Duration(l.unanswered.Load())
+	return since != 0 && l.cfg.Now()-since >= maxAge
 }
 
 // leave gives up on the answer. err is the caller's own reason; nil: Redis
