@@ -71,9 +71,9 @@ gap: setup ## measure the next holder's distance, here and in peers, into docs/c
 	cd internal/peers && GAP_DOC=../../docs/correctness.md REDISTEST=binary go test -count=1 -timeout 20m -run '^TestGap$$' $(TESTFLAGS) .
 
 .PHONY: faults
-faults: setup ## the connection cut at every byte, silent at every step; 1000 sequences on three ports
+faults: setup ## the connection cut at every byte, silent at every step; 400 sequences on three ports
 	LOCKSERVICE_FAULTS=all go test -count=1 -timeout 20m -v -run 'TestConnectionCutAtEachByte|TestNetworkSilentAtEachStep' $(TESTFLAGS) ./lockservice | grep -v '^==='
-	CONFORM_SEEDS=500 go test -count=1 -timeout 20m $(TESTFLAGS) ./internal/conform
+	CONFORM_SEEDS=200 go test -count=1 -timeout 20m $(TESTFLAGS) ./internal/conform
 
 .PHONY: lint
 lint: ## golangci-lint in its pinned version (the first run compiles it)

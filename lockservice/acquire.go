@@ -65,11 +65,9 @@ func (s *RedisLockService) acquire(ctx context.Context, r *request) (a *Acquisit
 	if lost := chain.lostAmong(r.wants); lost != nil {
 		return nil, &NotAcquiredError{Cause: lost}, nil
 	}
-	if err := doneError(ctx); err != nil {
+	lost := chain.lostLink() // asked first: a loss that nobody has noticed yet ends ctx
+	if err := scopeError(ctx, lost); err != nil {
 		return nil, nil, err
-	}
-	if lost := chain.lostLink(); lost != nil {
-		return nil, nil, &NotAcquiredError{Cause: lost.lossError()}
 	}
 	missing := chain.missing(r.wants)
 	switch {
@@ -79,6 +77,19 @@ func (s *RedisLockService) acquire(ctx context.Context, r *request) (a *Acquisit
 		return s.admitted(ctx, s.newAcquisition(ctx, chain, r, nil, lane.Grant{}, ""))
 	}
 	return s.acquireMissing(ctx, chain, r, missing)
+}
+
+// scopeError is why nothing can be acquired with ctx: it is done, or a link of
+// its chain is lost, or both.
+func scopeError(ctx context.Context, lost *Acquisition) error {
+	if lost == nil {
+		return doneError(ctx)
+	}
+	cause := lost.lossError()
+	if err := ctx.Err(); err != nil {
+		cause = fmt.Errorf("%w: %w", err, cause)
+	}
+	return &NotAcquiredError{Cause: cause}
 }
 
 // doneError is what a context that is done stands for: the call ends without
@@ -177,7 +188,7 @@ func (s *RedisLockService) admitted(ctx context.Context, a *Acquisition) (*Acqui
 	if !s.admit(a) {
 		err = ErrClosed
 	} else if lost := a.parent.lostLink(); lost != nil {
-		err = &NotAcquiredError{Cause: lost.lossError()}
+		err = scopeError(ctx, lost)
 		s.dismiss(a)
 	}
 	if err == nil {

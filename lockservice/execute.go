@@ -74,9 +74,8 @@ func ExecuteWithResult[T any](ctx context.Context, s *RedisLockService, name str
 	return result, ran, err
 }
 
-// maxAtMost keeps sums of times far from overflow. A job lock that outlives a
-// crash for longer is a mistake.
-const maxAtMost = 10 * 365 * 24 * time.Hour
+// maxAtMost: a job lock that outlives a crash for longer is a mistake.
+const maxAtMost = longest
 
 // newJob checks everything about a job, and reports all that is wrong with it.
 func newJob(name string, atMost, atLeast time.Duration, noTask bool, opts []LockOption) (*request, error) {

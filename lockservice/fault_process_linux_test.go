@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -62,9 +63,11 @@ func TestHolderProcess(t *testing.T) {
 	case "wait":
 		waitInCrowd(svc, say)
 	case "spin":
+		var spun atomic.Int64
 		for range 8 {
 			go func() {
 				for {
+					spun.Add(1)
 				}
 			}()
 		}

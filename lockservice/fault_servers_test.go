@@ -290,7 +290,7 @@ func TestConnectionsKilledWhileIdleAreReplaced(t *testing.T) {
 	for range 5 { // idle wires in the pool
 		wire, release := client.Dedicate()
 		require.NoError(t, wire.Do(t.Context(), wire.B().Ping().Build()).Error())
-		defer release() //nolint:gocritic // all five at a time, so that they are five
+		defer release() // in the end, so that they are five
 	}
 	svc, err := lockservice.New(t.Context(), client, lockservice.WithLeaseTime(faultLease))
 	require.NoError(t, err)

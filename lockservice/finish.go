@@ -2,9 +2,11 @@ package lockservice
 
 import (
 	"context"
+	"errors"
 
 	"go.uber.org/zap"
 
+	"github.com/redislockservice/redislockservice/internal/lane"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 )
 
@@ -62,9 +64,15 @@ func (a *Acquisition) release(ctx context.Context, rel lockrules.Release) lockru
 	defer cancel()
 	left := a.leaseEnd() - a.svc.clock.now()
 	met, err := a.svc.lane.Release(ctx, a.names, rel, max(left, 0))
-	if err != nil {
+	var overwritten *lane.Corrupt
+	switch {
+	case errors.As(err, &overwritten):
+		return lockrules.Missing
+	case err != nil && left > 0:
 		a.svc.log.Warn("a release goes on in the background", zap.Strings("locks", a.names),
-			zap.String("acquisition", a.id), zap.Duration("forAtMost", max(left, 0)), zap.Error(err))
+			zap.String("acquisition", a.id), zap.Duration("forAtMost", left), zap.Error(err))
+		return lockrules.Done
+	case err != nil: // the lease has run out: there is nothing left to release
 		return lockrules.Done
 	}
 	return met

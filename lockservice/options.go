@@ -147,8 +147,11 @@ func (c *config) check() error {
 		{"lease time", c.lease}, {"renewal interval", c.renewal}, {"poll delay", c.pollDelay},
 		{"released record TTL", c.releasedTTL}, {"connection timeout", c.opTimeout},
 	} {
-		if d.value < time.Millisecond {
+		switch {
+		case d.value < time.Millisecond:
 			bad("%s is %v, at least 1ms is needed", d.name, d.value)
+		case d.value > longest:
+			bad("%s is %v, at most %v are possible", d.name, d.value, longest)
 		}
 	}
 	if c.lease >= time.Millisecond && c.renewal >= time.Millisecond && !lease.LeavesRetry(c.lease, c.renewal) {
@@ -173,6 +176,9 @@ func (c *config) check() error {
 	return errors.Join(errs...)
 }
 
+// longest keeps sums of times, here and in records, far from overflow.
+const longest = 10 * 365 * 24 * time.Hour
+
 // maxOwnerBytes keeps records, which name an owner for each reader, small.
 const maxOwnerBytes = 256
 
@@ -188,7 +194,8 @@ type lockConfig struct {
 }
 
 // WithTimeout sets how long to wait for the locks. Zero, the default, is a
-// single attempt. A hold-off after a restart of the server counts.
+// single attempt. A hold-off after a restart of the server counts. More than ten
+// years are ten years.
 func WithTimeout(d time.Duration) LockOption { return func(c *lockConfig) { c.timeout = d } }
 
 // WithKeepLockData keeps the record after use, for [RedisLockService.GetLockInfo].
@@ -231,5 +238,6 @@ func newLockConfig(opts []LockOption) (*lockConfig, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidArgument, err)
 	}
+	c.timeout, c.maxHold = min(c.timeout, longest), min(c.maxHold, longest)
 	return c, nil
 }

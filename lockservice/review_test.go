@@ -3,6 +3,7 @@ package lockservice_test
 import (
 	"context"
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,6 +83,8 @@ func TestCallInAScopeWhoseLossItIsTheFirstToNotice(t *testing.T) {
 	t.Parallel()
 	locktest.Bubble(t, func(t *testing.T, env *locktest.Env) {
 		starved := make(chan struct{})
+		feed := sync.OnceFunc(func() { close(starved) })
+		defer feed()
 		svc := env.NewService(lockservice.WithGoroutineWrapper(func(_ context.Context, run func()) func() {
 			return func() { <-starved; run() }
 		}))
@@ -93,7 +96,7 @@ func TestCallInAScopeWhoseLossItIsTheFirstToNotice(t *testing.T) {
 		require.ErrorIs(t, err, lockservice.ErrNotAcquired)
 		require.ErrorIs(t, err, lockservice.ErrLockLost)
 		require.ErrorIs(t, err, context.Canceled)
-		close(starved)
+		feed()
 		require.ErrorIs(t, a.Release(t.Context()), lockservice.ErrLockLost)
 	})
 }

@@ -40,7 +40,8 @@ type RedisLockService struct {
 	asking  int                       // calls that may be granted something
 	quiet   chan struct{}             // made by Close; closed when asking is zero
 
-	closed chan struct{} // closed when Close has ended
+	refusing chan struct{} // closed when Close has begun
+	closed   chan struct{} // closed when Close has ended
 }
 
 // New makes a service on a client that stays the caller's: Close leaves it open.
@@ -49,7 +50,7 @@ type RedisLockService struct {
 // command, key or channel) is all named in one error that matches
 // [ErrUnsuitableServer]; a server that can't be reached is [ErrUnavailable]; bad
 // options are [ErrInvalidArgument]. It returns within ctx and about twice the
-// connection timeout.
+// connection timeout; if ctx was done, the error matches ctx's, too.
 func New(ctx context.Context, client rueidis.Client, opts ...Option) (*RedisLockService, error) {
 	if client == nil {
 		return nil, invalid("client is nil")
@@ -115,6 +116,14 @@ func openClient(url string, timeout time.Duration) (rueidis.Client, error) {
 }
 
 func start(ctx context.Context, client rueidis.Client, cfg *config) (*RedisLockService, error) {
+	s, err := startWithin(ctx, client, cfg)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", err, ctx.Err())
+	}
+	return s, err
+}
+
+func startWithin(ctx context.Context, client rueidis.Client, cfg *config) (*RedisLockService, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*cfg.opTimeout)
 	defer cancel()
 	node := uuid.NewString()
@@ -152,7 +161,7 @@ func start(ctx context.Context, client rueidis.Client, cfg *config) (*RedisLockS
 // startIn makes a service in its surroundings. After an error it is to be stopped.
 func startIn(ctx context.Context, cfg *config, around surroundings) (*RedisLockService, error) {
 	s := &RedisLockService{cfg: cfg, surroundings: around, clock: newClock(), log: cfg.log,
-		active: make(map[*Acquisition]struct{}), closed: make(chan struct{})}
+		active: make(map[*Acquisition]struct{}), refusing: make(chan struct{}), closed: make(chan struct{})}
 	s.detector = newDetector(s)
 	s.lane = lane.New(lane.Config{
 		Port: around.port, Keys: cfg.keys, JSON: cfg.json, Node: around.node,
@@ -235,7 +244,7 @@ func (s *RedisLockService) WaitUntilReady(ctx context.Context) error {
 		case <-ctx.Done():
 			timer.Stop()
 			return ctx.Err()
-		case <-s.closed:
+		case <-s.refusing:
 			timer.Stop()
 			return ErrClosed
 		}
@@ -246,134 +255,4 @@ func (s *RedisLockService) isClosing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closing
-}
-
-// Close ends the service. New calls fail with [ErrClosed], and who waits gets it
-// at once. Protected code that runs may finish and release until ctx is done;
-// what is left then is cut off: its context is cancelled with cause ErrClosed,
-// HasLock is false, and its locks lapse with their leases, since the code may
-// still be running. All goroutines have ended when Close returns. The client
-// given to New stays open, that of Open is closed.
-//
-// Close may be called again, at the same time too: all calls return when the
-// first has ended. From inside protected code it waits for that code until ctx
-// is done.
-func (s *RedisLockService) Close(ctx context.Context) error {
-	s.mu.Lock()
-	if s.closing {
-		s.mu.Unlock()
-		<-s.closed
-		return nil
-	}
-	s.closing = true
-	idle := make(chan struct{})
-	s.idle = idle
-	if len(s.active) == 0 {
-		close(idle)
-	}
-	s.quiet = make(chan struct{})
-	if s.asking == 0 {
-		close(s.quiet)
-	}
-	s.mu.Unlock()
-	s.lane.Refuse()
-	select {
-	case <-idle:
-	case <-ctx.Done():
-		s.cutOff()
-	}
-	s.awaitQuiet(ctx)
-	s.stop(ctx)
-	return nil
-}
-
-// awaitQuiet waits for calls that were granted their locks in the moment of
-// Close: while the lane works still, they can give them back.
-func (s *RedisLockService) awaitQuiet(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	select {
-	case <-s.quiet:
-	case <-ctx.Done():
-	}
-}
-
-// enter notes a call that asks for locks, unless the service is being closed.
-// The call ends with exit.
-func (s *RedisLockService) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing {
-		return false
-	}
-	s.asking++
-	return true
-}
-
-func (s *RedisLockService) exit() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asking--
-	if s.closing && s.asking == 0 {
-		close(s.quiet) // once: nobody enters any more
-	}
-}
-
-// cutOff ends what is still held, without releasing it.
-func (s *RedisLockService) cutOff() {
-	s.mu.Lock()
-	left := make([]*Acquisition, 0, len(s.active))
-	for a := range s.active {
-		left = append(left, a)
-	}
-	s.mu.Unlock()
-	for _, a := range left {
-		a.cutOff()
-	}
-}
-
-// stopTimeout bounds the last words to Redis when Close's own time is over.
-const stopTimeout = time.Second
-
-// stop gives everything back. The lane's last transaction removes this node's
-// waiting marks and finishes releases.
-func (s *RedisLockService) stop(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	if s.wakes != nil {
-		s.wakes.Close()
-	}
-	s.detector.close()
-	s.lane.Close(ctx)
-	if s.ownPubSub != nil {
-		_ = s.ownPubSub.Close()
-	}
-	if s.client != nil {
-		s.client.Close()
-	}
-	close(s.closed)
-}
-
-// admit notes a granted acquisition, unless the service is being closed.
-func (s *RedisLockService) admit(a *Acquisition) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing {
-		return false
-	}
-	s.active[a] = struct{}{}
-	return true
-}
-
-func (s *RedisLockService) dismiss(a *Acquisition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.active, a)
-	if s.idle != nil && len(s.active) == 0 && s.closing {
-		select {
-		case <-s.idle:
-		default:
-			close(s.idle)
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package lockservice
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,13 +17,7 @@ import (
 func TestRenewalWhoseReplyComesAfterTheEndOfTrustDoesNotBringTheLockBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		cfg, err := newConfig([]Option{WithLeaseTime(simLease), WithPollDelay(simPoll), WithConnectionTimeout(simOp)})
-		require.NoError(t, err)
-		r := sim.NewRedis()
-		port := r.Port()
-		svc, err := startIn(t.Context(), cfg, surroundings{node: port.Node(), port: port, bus: simBus{port}, posts: port,
-			newID: newIDs().next, jitter: func(limit time.Duration) time.Duration { return limit / 2 }})
-		require.NoError(t, err)
+		r, svc := loneService(t)
 		a, err := svc.Acquire(t.Context(), []Lock{WriteLock("n")})
 		require.NoError(t, err)
 		granted := time.Now()
@@ -42,6 +37,41 @@ func TestRenewalWhoseReplyComesAfterTheEndOfTrustDoesNotBringTheLockBack(t *test
 			require.False(t, a.HasLock(), "%v after the grant", time.Since(granted))
 		}
 		require.ErrorIs(t, a.Release(t.Context()), ErrLockLost)
+		require.NoError(t, svc.Close(t.Context()))
+		r.Settle()
+	})
+}
+
+// loneService is a service on a server of its own, without faults.
+func loneService(t *testing.T) (*sim.Redis, *RedisLockService) {
+	t.Helper()
+	cfg, err := newConfig([]Option{WithLeaseTime(simLease), WithPollDelay(simPoll), WithConnectionTimeout(simOp)})
+	require.NoError(t, err)
+	r := sim.NewRedis()
+	port := r.Port()
+	svc, err := startIn(t.Context(), cfg, surroundings{node: port.Node(), port: port, bus: simBus{port}, posts: port,
+		newID: newIDs().next, jitter: func(limit time.Duration) time.Duration { return limit / 2 }})
+	require.NoError(t, err)
+	return r, svc
+}
+
+// TestTrustInAJobsLockEndsWithTheLeaseOfTheService where Redis can't be asked: the
+// hold-off after a restart lasts no longer, whatever the job's own time.
+func TestTrustInAJobsLockEndsWithTheLeaseOfTheService(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, svc := loneService(t)
+		ran, err := svc.Execute(t.Context(), "job", 6*simLease, 0, func(ctx context.Context) error {
+			began := time.Now()
+			r.SetGate(sim.GateFunc(func(s sim.Step) sim.Fault { return sim.Fault{Cut: s.Phase == sim.Request} }))
+			<-ctx.Done()
+			require.Less(t, time.Since(began), simLease)
+			require.Greater(t, time.Since(began), simLease/2)
+			require.ErrorIs(t, context.Cause(ctx), ErrLockLost)
+			return nil
+		})
+		require.True(t, ran)
+		require.ErrorIs(t, err, ErrLockLost)
 		require.NoError(t, svc.Close(t.Context()))
 		r.Settle()
 	})

@@ -187,7 +187,7 @@ func seeds(t *testing.T) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(os.Getenv("CONFORM_SEEDS"), 10, 64)
 	if err != nil {
-		return 40
+		return 25
 	}
 	return n
 }

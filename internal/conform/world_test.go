@@ -45,7 +45,7 @@ type world interface {
 
 // short is the one expiry that a sequence waits for; the other is out of reach.
 const (
-	short = 400 * time.Millisecond
+	short = 300 * time.Millisecond
 	long  = time.Hour
 )
 

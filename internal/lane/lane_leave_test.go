@@ -226,3 +226,27 @@ func TestAbortedOrAnsweredOnce(t *testing.T) {
 		require.False(t, waits.Parked.Abort(errTest))
 	})
 }
+
+// TestWaiterWhoseTimeIsOverIsPassedBy also if its caller, whose processor was
+// busy, hasn't looked at the clock yet.
+func TestWaiterWhoseTimeIsOverIsPassedBy(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *setting) {
+		a, b := s.node(), s.node()
+		a.get("1", write("n"))
+		ctx, cancel := context.WithCancel(t.Context())
+		late := b.start(ctx, "late", write("n"), time.Hour)
+		b.Lane.mu.Lock()
+		for o := range b.parked.all {
+			o.patience = b.cfg.Now()
+		}
+		b.Lane.mu.Unlock()
+		next := b.start(t.Context(), "next", write("n"), time.Hour)
+		a.let("1", "n")
+		time.Sleep(50 * moment)
+		require.False(t, late().done)
+		require.True(t, next().granted)
+		cancel()
+		time.Sleep(50 * moment)
+		require.ErrorIs(t, late().err, context.Canceled)
+	})
+}
