@@ -24,7 +24,7 @@ DUR ?= 3m
 TESTFLAGS ?=
 
 # Race-enabled tests of all packages: some wait for real leases, none for long.
-GOTEST := go test -race -count=1 -timeout 10m
+GOTEST := go test -race -count=1 -timeout 30m
 
 define each-module
 	@for module in $(MODULES); do \

@@ -21,6 +21,9 @@ func (a *Acquisition) finish(ctx context.Context, outcome lockrules.Outcome, err
 // so that what still runs on it is told before others get in.
 func (a *Acquisition) letGo(ctx context.Context, outcome lockrules.Outcome, errText string) error {
 	state := a.leaveHeld()
+	if state != stateHeld {
+		a.cancel(a.endCause(state)) // whoever has ended it may not have come to that yet
+	}
 	a.cancel(context.Canceled)
 	a.stopKeeper()
 	defer a.svc.dismiss(a)
@@ -55,6 +58,14 @@ func (a *Acquisition) leaveHeld() int32 {
 		a.state.Store(stateReleased)
 	}
 	return state
+}
+
+// endCause is with what a context ends whose locks are not held any more.
+func (a *Acquisition) endCause(state int32) error {
+	if state == stateClosed {
+		return ErrClosed
+	}
+	return a.lossError()
 }
 
 // release asks Redis. If it can't be reached the lane goes on in the background,

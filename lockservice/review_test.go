@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/redislockservice/redislockservice/internal/locktest"
 	"github.com/redislockservice/redislockservice/lockservice"
@@ -153,5 +155,25 @@ func TestWhoWaitsForTheEndOfAHoldOffIsToldOfCloseAtOnce(t *testing.T) {
 		require.NoError(t, svc.Close(ctx))
 		require.Less(t, (<-ready).Sub(closing), 100*time.Millisecond)
 		require.Error(t, a.Release(t.Context()))
+	})
+}
+
+// TestReleaseOfALapsedLockDoesNotClaimToGoOn: with the lease gone there is nothing
+// to go on with.
+func TestReleaseOfALapsedLockDoesNotClaimToGoOn(t *testing.T) {
+	t.Parallel()
+	locktest.Bubble(t, func(t *testing.T, env *locktest.Env) {
+		core, logs := observer.New(zap.WarnLevel)
+		svc := env.NewService(lockservice.WithLogger(zap.New(core)))
+		a, err := svc.Acquire(t.Context(), []lockservice.Lock{lockservice.WriteLock("n")})
+		require.NoError(t, err)
+		env.Cut()
+		time.Sleep(2 * env.Lease)
+		require.ErrorIs(t, a.Release(t.Context()), lockservice.ErrLockLost)
+		env.Heal()
+		for _, entry := range logs.All() {
+			require.NotContains(t, entry.Message, "background")
+		}
+		require.NotEmpty(t, logs.FilterMessageSnippet("lost").All())
 	})
 }

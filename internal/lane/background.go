@@ -67,13 +67,16 @@ func (l *Lane) Refuse() {
 }
 
 // Close refuses what comes, removes the node's marks, finishes releases, and
-// gives the connection back. It does so within ctx, or a little more if an
-// exchange is under way; the marks at a Redis that can't be reached lapse by
-// themselves. To be called once.
+// gives the connection back. It does so within ctx, and what the port takes to
+// close; an exchange under way is cut off then. The marks at a Redis that can't
+// be reached lapse by themselves. To be called once.
 func (l *Lane) Close(ctx context.Context) {
 	l.Refuse()
 	l.claimWhenIdle(ctx)
 	close(l.quit)
+	if ctx.Err() != nil {
+		l.cfg.Port.Close() // an exchange that has no answer yet would take its whole budget
+	}
 	<-l.idle
 	l.claimWhenIdle(context.Background())
 	l.cfg.Port.Close()

@@ -206,12 +206,13 @@ func (o *op) behind() *op {
 }
 
 // backOff waits before Redis is asked again after failures. The first retry is
-// made at once: a connection that was closed while idle fails just once.
+// made at once: a connection that was closed while idle fails just once. The
+// longest pause leaves a renewal, made at half of the lease, several attempts.
 func (l *Lane) backOff() bool {
 	if l.fails <= 1 {
 		return !l.quitting()
 	}
-	wait := min(25*time.Millisecond<<min(l.fails, 10), time.Second)
+	wait := min(25*time.Millisecond<<min(l.fails, 10), time.Second, max(l.cfg.Lease/10, 20*time.Millisecond))
 	wait = wait/2 + l.cfg.Jitter(wait)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -21,7 +21,8 @@ type Port interface {
 	// any. committed is false, without an error, if a watched key had changed;
 	// the snapshot is good all the same.
 	Exchange(ctx context.Context, commit *exchange.Writes, keys []string) (committed bool, snap exchange.Snapshot, err error)
-	// Close gives the connection back.
+	// Close gives the connection back. It may be called again, and while an
+	// exchange is under way, which ends with an error then.
 	Close()
 }
 

@@ -165,3 +165,37 @@ func TestWaiterWhoseTimeEndsWhileRedisIsSilentIsNotToldThatSomebodyHasIt(t *test
 		f.heal()
 	})
 }
+
+// TestBackOffLeavesARenewalOfAShortLeaseItsRetries: after an outage of a third of
+// the lease the next attempt must not come after its end.
+func TestBackOffLeavesARenewalOfAShortLeaseItsRetries(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *setting) {
+		n := s.node(func(c *Config) { c.Lease = time.Second })
+		g := n.get("1", write("n"))
+		f := s.faults()
+		f.add(rule{phase: sim.Request, times: 1, fault: sim.Fault{Cut: true}})
+		f.add(rule{phase: sim.Dial, times: -1, fault: sim.Fault{Cut: true}})
+		time.AfterFunc(320*time.Millisecond, f.heal)
+		ctx, cancel := context.WithTimeout(t.Context(), 450*time.Millisecond)
+		defer cancel()
+		_, lost, err := n.Renew(ctx, []string{"n"}, renewal("1"), g.RunID)
+		require.NoError(t, err)
+		require.Empty(t, lost)
+	})
+}
+
+// TestCloseDoesNotWaitForAnExchangeWithoutAnAnswer whatever the connection timeout.
+func TestCloseDoesNotWaitForAnExchangeWithoutAnAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *setting) {
+		n := s.node(func(c *Config) { c.Lease, c.OpTimeout = time.Hour, time.Minute })
+		f := s.faults()
+		f.add(rule{phase: sim.Request, times: -1, fault: sim.Fault{Lose: true}})
+		w := startNow(func() answerOf { return *n.try(t.Context(), "1", write("n"), time.Hour) })
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		n.close(time.Second)
+		require.Less(t, time.Since(began), 5*time.Second)
+		require.ErrorIs(t, w().err, ErrClosed)
+		f.heal()
+	})
+}
