@@ -46,7 +46,8 @@ func Open() (*Redis, error) {
 		r.option, r.Description = option, "the Redis of REDIS_URL"
 		return r, nil
 	}
-	return r, r.embed()
+	err := r.embed()
+	return r, err
 }
 
 func (r *Redis) embed() error {
@@ -109,7 +110,8 @@ func (r *Redis) Service(ctx context.Context, owner string, opts ...lockservice.O
 		return nil, nil, err
 	}
 	r.services = append(r.services, svc)
-	return svc, line, svc.WaitUntilReady(ctx)
+	err = svc.WaitUntilReady(ctx)
+	return svc, line, err
 }
 
 // Line is the way of one instance to the server. It can be cut.
