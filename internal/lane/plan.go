@@ -35,7 +35,8 @@ type answer struct {
 	left bool
 }
 
-// plan is a decided batch: nothing of it counts before the commit.
+// plan is a decided batch: nothing of it counts before the commit, but for the
+// streaks, which say only whose turn it is and may be a little off.
 type plan struct {
 	l        *Lane
 	b        *batch
