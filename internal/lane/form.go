@@ -2,19 +2,35 @@ package lane
 
 import "time"
 
+// renewalsFirst is how many renewals go ahead of all else in a transaction. They
+// are what can't wait: behind ten thousand callers who have come just now a lock
+// would be lost. The rest of it is for others first, so that thousands of
+// renewals, due at the same time, don't keep callers out either.
+const renewalsFirst = maxOps / 2
+
 // formLocked takes what is to be done next, up to the bounds of one transaction.
 func (l *Lane) formLocked() *batch {
 	now := l.cfg.Now()
 	b := &batch{retry: l.again, formed: now}
 	l.again = nil
+	if len(l.pending) > maxOps {
+		l.takeOpsLocked(b, now, func(o *op) bool { return o.kind == renew && len(b.ops) < renewalsFirst })
+		l.takeOpsLocked(b, now, func(o *op) bool { return o.kind != renew })
+	}
+	l.takeOpsLocked(b, now, func(*op) bool { return true })
+	b.names = l.takeNamesLocked(now)
+	return b
+}
+
+// takeOpsLocked moves operations, of those that may come now, from the queue into the batch.
+func (l *Lane) takeOpsLocked(b *batch, now time.Duration, may func(*op) bool) {
 	rest := l.pending[:0]
-	names := 0
 	for _, o := range l.pending {
 		switch {
 		case l.dropsLocked(o, now):
-		case len(b.ops) < maxOps && (len(b.ops) == 0 || names+len(o.names) <= maxNames):
+		case may(o) && b.hasRoom(o):
 			o.phase = running
-			names += len(o.names)
+			b.opNames += len(o.names)
 			b.ops = append(b.ops, o)
 		default:
 			rest = append(rest, o)
@@ -22,8 +38,10 @@ func (l *Lane) formLocked() *batch {
 	}
 	clear(l.pending[len(rest):])
 	l.pending = rest
-	b.names = l.takeNamesLocked(now)
-	return b
+}
+
+func (b *batch) hasRoom(o *op) bool {
+	return len(b.ops) < maxOps && (len(b.ops) == 0 || b.opNames+len(o.names) <= maxNames)
 }
 
 // dropsLocked says that nobody needs the queued operation any more.

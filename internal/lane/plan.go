@@ -10,10 +10,11 @@ import (
 
 // batch is what one transaction is to do.
 type batch struct {
-	ops    []*op
-	names  []string // to hand over, and whose marks to look at
-	retry  []*op    // parked operations to be tried whatever their names' queues say
-	formed time.Duration
+	ops     []*op
+	opNames int      // how many names the operations have, counted each time
+	names   []string // to hand over, and whose marks to look at
+	retry   []*op    // parked operations to be tried whatever their names' queues say
+	formed  time.Duration
 }
 
 func (b *batch) empty() bool { return len(b.ops)+len(b.names)+len(b.retry) == 0 }
