@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -113,12 +114,13 @@ func judgeElements(exec *rueidis.RedisResult, plan plan) (committed bool, err er
 	return true, nil
 }
 
-// judgeReads reads the answers of WATCH, GET…, TIME and INFO.
-func judgeReads(answers []rueidis.RedisResult, keys int, runID *string) (snap exchange.Snapshot, err error) {
-	if keys == 0 {
+// judgeReads reads the answers of WATCH, GET…, TIME and perhaps INFO.
+func judgeReads(answers []rueidis.RedisResult, plan plan, c *conn, now time.Time) (snap exchange.Snapshot, err error) {
+	keys := plan.keys
+	switch {
+	case keys == 0:
 		return snap, nil
-	}
-	if len(answers) != keys+3 {
+	case plan.info && len(answers) != keys+3, !plan.info && len(answers) != keys+2:
 		return snap, errProtocol
 	}
 	if err := expectOK(&answers[0], "WATCH"); err != nil {
@@ -133,14 +135,26 @@ func judgeReads(answers []rueidis.RedisResult, keys int, runID *string) (snap ex
 	if snap.Micros, err = judgeTime(&answers[1+keys]); err != nil {
 		return snap, err
 	}
-	snap.RunID, snap.Uptime, err = judgeInfo(&answers[2+keys])
-	if snap.RunID == *runID {
-		snap.RunID = *runID // lets the garbage collector have the INFO text
-	} else {
-		snap.RunID = strings.Clone(snap.RunID)
-		*runID = snap.RunID
+	if plan.info {
+		if err := c.identify(&answers[2+keys], now); err != nil {
+			return snap, err
+		}
 	}
-	return snap, err
+	snap.RunID, snap.Uptime = c.runID, c.uptime
+	return snap, nil
+}
+
+// identify takes from INFO which server this is.
+func (c *conn) identify(answer *rueidis.RedisResult, now time.Time) error {
+	runID, uptime, err := judgeInfo(answer)
+	if err != nil {
+		return err
+	}
+	if runID != c.runID {
+		c.runID = strings.Clone(runID) // lets the garbage collector have the INFO text
+	}
+	c.uptime, c.asked = uptime, now
+	return nil
 }
 
 func judgeValue(answer *rueidis.RedisResult) (exchange.Value, error) {

@@ -25,10 +25,11 @@ func newFixedCommands(client rueidis.Client) fixedCommands {
 
 // plan is the layout of a batch, for reading its answers.
 type plan struct {
-	sets, deletes, publishes int // commands of each between MULTI and EXEC
-	writes                   int // their sum; 0: no MULTI … EXEC
-	first                    int // index of the first answer that belongs to the reads
-	keys                     int // 0: no reads
+	sets, deletes, publishes int  // commands of each between MULTI and EXEC
+	writes                   int  // their sum; 0: no MULTI … EXEC
+	first                    int  // index of the first answer that belongs to the reads
+	keys                     int  // 0: no reads
+	info                     bool // INFO comes last
 }
 
 // command names the i-th command between MULTI and EXEC.
@@ -43,7 +44,7 @@ func (p plan) command(i int) string {
 }
 
 // assemble fills p.batch. Called with the turn.
-func (p *Port) assemble(c *conn, commit *exchange.Writes, keys []string) plan {
+func (p *Port) assemble(c *conn, commit *exchange.Writes, keys []string, now time.Time) plan {
 	plan := plan{keys: len(keys)}
 	p.batch = p.batch[:0]
 	switch {
@@ -58,7 +59,8 @@ func (p *Port) assemble(c *conn, commit *exchange.Writes, keys []string) plan {
 	}
 	plan.first = len(p.batch)
 	if len(keys) > 0 {
-		p.reads(keys)
+		plan.info = !c.identified(now)
+		p.reads(keys, plan.info)
 	}
 	return plan
 }
@@ -92,11 +94,14 @@ func setCommand(b rueidis.Builder, s *exchange.Set) rueidis.Completed {
 // One GET per key and not MGET, which shows a key of a foreign type as missing.
 // The GET also removes a key that is expired and still present; a WATCH alone
 // would not notice its going.
-func (p *Port) reads(keys []string) {
+func (p *Port) reads(keys []string, info bool) {
 	b := p.client.B()
 	p.batch = append(p.batch, b.Watch().Key(keys...).Build())
 	for _, key := range keys {
 		p.batch = append(p.batch, b.Get().Key(key).Build())
 	}
-	p.batch = append(p.batch, p.fixed.time, p.fixed.info)
+	p.batch = append(p.batch, p.fixed.time)
+	if info {
+		p.batch = append(p.batch, p.fixed.info)
+	}
 }

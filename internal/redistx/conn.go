@@ -18,13 +18,28 @@ import (
 // up: after a restart of the server every idle one fails once.
 const maxStale = 4
 
-// conn is a dedicated connection. Its two flags belong to the holder of the turn,
+// identityLasts is how long what INFO said of the server counts for further
+// exchanges on the same connection. One connection leads to one start of one
+// server, so its run id cannot change under it; only something that speaks Redis
+// in between could pass the connection on, and this is how soon that is noticed.
+// The INFO of each exchange would be a fifth of what the server does for it.
+const identityLasts = time.Second
+
+// conn is a dedicated connection. Its fields belong to the holder of the turn,
 // and after that to the goroutine that ends it.
 type conn struct {
 	dedicated rueidis.DedicatedClient
 	release   func()
 	pending   bool // the server may hold watches for it
 	guarded   bool // the last exchange watched and read without an error
+
+	runID  string // as INFO said last
+	uptime int64
+	asked  time.Time // when INFO was asked for last, and answered; zero: never
+}
+
+func (c *conn) identified(now time.Time) bool {
+	return !c.asked.IsZero() && now.Sub(c.asked) < identityLasts
 }
 
 // end gives the connection back to the pool if it is certainly clean, and closes

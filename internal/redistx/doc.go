@@ -9,7 +9,10 @@
 //
 //	[MULTI, SET…, DEL…, PUBLISH…, EXEC]   a commit, guarded by the WATCH of the exchange before
 //	or [UNWATCH]                          when there is nothing to commit and a WATCH is pending
-//	[WATCH keys…, GET each, TIME, INFO server]
+//	[WATCH keys…, GET each, TIME, and INFO server if that is due]
+//
+// INFO says which start of which server answers. It is asked on each new
+// connection, and after a second ([identityLasts]); in between its answer counts.
 //
 // [CheckUp] asks a server, before the first exchange, whether it is fit to be
 // used, and names everything that is not.

@@ -43,7 +43,6 @@ type Port struct {
 
 	turn  sync.Mutex // held by the exchange that runs; guards the fields below
 	batch []rueidis.Completed
-	runID string // of the last snapshot: so that snapshots of one server share one string
 
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	closed  bool
@@ -88,12 +87,13 @@ func (p *Port) Exchange(ctx context.Context, commit *exchange.Writes, keys []str
 	if err != nil || c == nil {
 		return false, exchange.Snapshot{}, err
 	}
-	plan := p.assemble(c, commit, keys)
+	now := time.Now()
+	plan := p.assemble(c, commit, keys, now)
 	if len(p.batch) == 0 {
 		return false, exchange.Snapshot{}, nil
 	}
 	results := p.send(ctx, c, keys)
-	return p.judge(c, results, plan)
+	return p.judge(c, results, plan, now)
 }
 
 // withDeadline gives every ctx a deadline. Without one, a ctx that can be
@@ -144,13 +144,13 @@ func (p *Port) send(ctx context.Context, c *conn, keys []string) []rueidis.Redis
 }
 
 // judge makes of the answers what Exchange returns, and sets the connection's state.
-func (p *Port) judge(c *conn, results []rueidis.RedisResult, plan plan) (committed bool, snap exchange.Snapshot, err error) {
+func (p *Port) judge(c *conn, results []rueidis.RedisResult, plan plan, now time.Time) (committed bool, snap exchange.Snapshot, err error) {
 	if err := transportError(results); err != nil {
 		return false, snap, p.lost(c, err)
 	}
 	committed, err = judgeCommit(results[:plan.first], plan)
 	if err == nil {
-		snap, err = judgeReads(results[plan.first:], plan.keys, &p.runID)
+		snap, err = judgeReads(results[plan.first:], plan, c, now)
 	}
 	if err != nil {
 		return committed, exchange.Snapshot{}, p.refused(c, err, committed)

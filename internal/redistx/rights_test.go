@@ -2,6 +2,7 @@ package redistx
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,6 +48,7 @@ func TestDeniedCommandIsNamed(t *testing.T) {
 		p := newPort(t, newClient(t, s.addr, as("locks", "secret")))
 		read(t, p, key)
 		do(t, admin, "ACL", "SETUSER", "locks", c.rule)
+		p.conn.asked = time.Time{} // INFO is due
 		committed, snap, err := p.Exchange(within(t, bound), writesOfAllKinds(), []string{key})
 		refusal := serverError(t, err)
 		require.Equal(t, c.command, refusal.Command, c.rule)
