@@ -11,10 +11,24 @@ type Handler interface {
 	Unmarshal(data []byte, v any) error
 }
 
-// Standard is the default: encoding/json.
+// Standard is the default: encoding/json. A value that can append what
+// encoding/json would write of it, without reflection, is asked to do so.
 var Standard Handler = standard{}
 
 type standard struct{}
 
-func (standard) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
+type appender interface {
+	AppendJSON(to []byte) ([]byte, error)
+}
+
+// usual is room for a record of one owner.
+const usual = 512
+
+func (standard) Marshal(v any) ([]byte, error) {
+	if a, ok := v.(appender); ok {
+		return a.AppendJSON(make([]byte, 0, usual))
+	}
+	return json.Marshal(v)
+}
+
 func (standard) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
