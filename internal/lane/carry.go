@@ -159,7 +159,7 @@ func (l *Lane) run(b *batch, self *op) {
 			l.answer(p)
 			return
 		}
-		next := l.nextNames(b)
+		next := l.nextNames(p.names)
 		if conflicts >= conflictsBeforeSplit {
 			next = l.namesOf(b) // what is watched for others may be what conflicts
 		}
@@ -196,14 +196,14 @@ func (l *Lane) decided(b *batch, background bool) (*plan, error) {
 			return nil, err
 		}
 	}
-	p := l.decide(b)
+	p := l.decide(b, names)
 	if p.writes.Empty() && ahead && l.snap.asked <= p.newest() {
 		// No EXEC will tell whether what was read ahead still holds. The same
 		// moment is not new enough: a clock may stand still for a while.
 		if _, err := l.exchange(nil, names, nil, background); err != nil {
 			return nil, err
 		}
-		p = l.decide(b)
+		p = l.decide(b, names)
 	}
 	return p, nil
 }
@@ -233,7 +233,7 @@ func (l *Lane) exchange(commit *exchange.Writes, names []string, known map[strin
 	keys := make([]string, 1, len(names)+1)
 	keys[0] = l.serverKey
 	for _, name := range names {
-		keys = append(keys, l.cfg.Keys.Lock(name))
+		keys = append(keys, l.keyOf(name))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.budget(background))
 	defer cancel()

@@ -204,9 +204,9 @@ func (p *plan) set(name string, w *work) error {
 		return err
 	}
 	ttl := lockrules.Lasts(w.rec, p.now.Millis(), millis(p.l.cfg.ReleasedTTL))
-	p.writes.Sets = append(p.writes.Sets, exchange.Set{Key: p.l.cfg.Keys.Lock(name), Value: data,
+	p.writes.Sets = append(p.writes.Sets, exchange.Set{Key: p.l.keyOf(name), Value: data,
 		TTL: time.Duration(ttl) * time.Millisecond})
-	p.known[name] = &entry{rec: w.rec, raw: data}
+	p.known[name] = &entry{key: p.l.keyOf(name), rec: w.rec, raw: data}
 	return nil
 }
 

@@ -1,5 +1,7 @@
 package lane
 
+import "slices"
+
 // namesOf are the records that the batch needs.
 func (l *Lane) namesOf(b *batch) []string {
 	set := newNameSet()
@@ -35,13 +37,15 @@ func (l *Lane) addCandidates(set *nameSet, name string) {
 	}
 }
 
-// nextNames are the records to read along with the batch's commit: its own,
+// nextNames are the records to read along with a batch's commit: its own,
 // since they are the likeliest next, and those of what has been queued by now.
-func (l *Lane) nextNames(b *batch) []string {
-	set := newNameSet()
-	set.add(l.namesOf(b))
+func (l *Lane) nextNames(own []string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.pending) == 0 {
+		return own
+	}
+	set := &nameSet{names: slices.Clone(own)}
 	for i, o := range l.pending {
 		if i == maxOps || len(set.names)+len(o.names) > 2*maxNames {
 			break

@@ -46,7 +46,9 @@ type plan struct {
 	now      lockrules.Instant
 	asked    time.Duration // the trust of whoever is granted starts here
 	standing lockrules.Standing
+	names    []string // whose records were read for the batch
 	recs     map[string]*work
+	works    []work   // room for what recs points to
 	order    []string // names in recs, in the order of their first use
 	answers  []answer
 	granted  map[*op]struct{} // parked operations that got in
@@ -58,16 +60,17 @@ type plan struct {
 }
 
 // decide runs the batch over the snapshot, without what can't be written.
-func (l *Lane) decide(b *batch) *plan {
+func (l *Lane) decide(b *batch, names []string) *plan {
 	for {
-		if p := l.decideOnce(b); p.write() {
+		if p := l.decideOnce(b, names); p.write() {
 			return p
 		}
 	}
 }
 
-func (l *Lane) decideOnce(b *batch) *plan {
-	p := &plan{l: l, b: b, s: l.snap, t: l.cfg.Now(), recs: make(map[string]*work)}
+func (l *Lane) decideOnce(b *batch, names []string) *plan {
+	p := &plan{l: l, b: b, s: l.snap, t: l.cfg.Now(), names: names, recs: make(map[string]*work, len(names)),
+		works: make([]work, 0, len(names)), order: make([]string, 0, len(names)), answers: make([]answer, 0, len(b.ops))}
 	p.now, p.asked = p.s.at(p.t)
 	ms := p.now.Millis()
 	p.standing = lockrules.CheckServer(p.s.server, l.known, p.s.seen, l.lease, ms)
@@ -110,7 +113,8 @@ func (p *plan) record(name string) (*work, error) {
 	if e.err != nil {
 		return nil, e.err
 	}
-	w := &work{exists: e.raw != nil}
+	w := p.newWork()
+	w.exists = e.raw != nil
 	w.rec, w.dirty = lockrules.Settle(e.rec, p.now.Millis())
 	if _, doubt := p.l.doubt[name]; doubt {
 		w.dirty = true // so that the WATCH fails of a commit that may come yet
@@ -118,6 +122,16 @@ func (p *plan) record(name string) (*work, error) {
 	p.recs[name] = w
 	p.order = append(p.order, name)
 	return w, nil
+}
+
+// newWork takes room that was made for all at once. Beyond it, what is parked
+// asks for records that were read for others.
+func (p *plan) newWork() *work {
+	if len(p.works) == cap(p.works) {
+		return &work{}
+	}
+	p.works = append(p.works, work{})
+	return &p.works[len(p.works)-1]
 }
 
 func (p *plan) records(names []string) ([]lockrules.Record, error) {

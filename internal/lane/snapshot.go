@@ -15,6 +15,7 @@ const maxAge = time.Second
 
 // entry is one record as it was read.
 type entry struct {
+	key string
 	rec lockrules.Record
 	raw []byte // what rec was decoded from or encoded to; nil: the key does not exist
 	err error  // *Corrupt
@@ -67,6 +68,15 @@ func (l *Lane) newSnapshot(names []string, x exchange.Snapshot, asked, replied t
 	return s
 }
 
+// keyOf is the key of a name's record. That of a name that was used a short
+// while ago is at hand.
+func (l *Lane) keyOf(name string) string {
+	if e := l.decoded[name]; e != nil {
+		return e.key
+	}
+	return l.cfg.Keys.Lock(name)
+}
+
 // maxDecoded bounds the records that are kept decoded.
 const maxDecoded = 1024
 
@@ -97,18 +107,18 @@ func sameBytes(raw []byte, v exchange.Value) bool {
 }
 
 func (l *Lane) newEntry(name string, v exchange.Value) *entry {
-	key := l.cfg.Keys.Lock(name)
+	key := l.keyOf(name)
 	switch {
 	case v.Err != nil:
 		return &entry{err: &Corrupt{Key: key, Err: v.Err}}
 	case !v.Exists:
-		return &entry{rec: lockrules.Empty(name)}
+		return &entry{key: key, rec: lockrules.Empty(name)}
 	}
 	rec, err := decodeRecord(l.cfg.JSON, name, v.Data)
 	if err != nil {
 		return &entry{err: &Corrupt{Key: key, Err: err}}
 	}
-	return &entry{rec: rec, raw: v.Data}
+	return &entry{key: key, rec: rec, raw: v.Data}
 }
 
 func (l *Lane) takeServer(s *snapshot, v exchange.Value, old *snapshot) {
