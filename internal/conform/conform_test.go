@@ -73,7 +73,13 @@ func pick(r *rand.Rand, rights bool) step {
 		return step{what: fmt.Sprintf("node %d drops its watches", node), do: func(w world) string { return exchanged(w, node, nil, nil) }}
 	case n < 97 && rights:
 		command := []string{"watch", "get", "set", "del", "publish", "multi", "time", "info"}[r.IntN(8)]
-		return step{what: "deny " + command, do: func(w world) string { w.deny(command); return "" }}
+		return step{what: "deny " + command, do: func(w world) string {
+			w.deny(command)
+			if command == "info" {
+				w.kill() // it is asked on each new connection, and then only when the answer is old
+			}
+			return ""
+		}}
 	}
 	return step{what: "allow", do: func(w world) string { w.allow(); return "" }}
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/redislockservice/redislockservice/internal/exchange"
 )
@@ -13,12 +14,27 @@ type session struct {
 	watched map[string]uint64 // key to its version when it was watched
 	dead    bool              // closed; what is sent on it is never applied
 	told    bool              // gone is closed
+	info    identity          // what the client was told with INFO last
 
 	// Owned by the holder of Port.turn: the client's side.
 	pending bool // the server may hold watches for it
 	guarded bool // the last exchange watched and read without an error
 
 	gone chan struct{} // closed when the client learns that the connection has died
+}
+
+// identity is what INFO says of the server. It counts for a while on the
+// connection that it came on, as it does in redistx.
+type identity struct {
+	runID  string
+	uptime int64
+	asked  time.Time // zero: never
+}
+
+const identityLasts = time.Second
+
+func (i *identity) due(now time.Time) bool {
+	return i.asked.IsZero() || now.Sub(i.asked) >= identityLasts
 }
 
 // cutLocked kills a connection on both sides.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"time"
 
 	"github.com/redislockservice/redislockservice/internal/exchange"
 )
@@ -160,7 +161,7 @@ func (c *call) execute(f Fault) (out outcome, alive bool) {
 	return out, alive
 }
 
-// read is WATCH, GET of each key, TIME and INFO: one command after the other, so
+// read is WATCH, GET of each key, TIME and, if that is due, INFO: one command after the other, so
 // that what others do in between shows, as it may on a real server.
 func (c *call) read(once map[string]refusal) (snap exchange.Snapshot, err error, alive bool) {
 	snap.Values = make([]exchange.Value, 0, len(c.keys))
@@ -191,20 +192,24 @@ func (c *call) readPart(part int, snap *exchange.Snapshot, once map[string]refus
 		r.watchLocked(c.s, c.keys)
 	}
 	if part == len(c.keys) {
-		return r.tellTimeLocked(snap, once), true
+		return r.tellTimeLocked(&c.s.info, snap, once), true
 	}
 	value, err := r.getLocked(c.keys[part], once)
 	snap.Values = append(snap.Values, value)
 	return err, true
 }
 
-func (r *Redis) tellTimeLocked(snap *exchange.Snapshot, once map[string]refusal) error {
-	for _, command := range []string{"TIME", "INFO"} {
-		if x := r.refusedLocked(command, once); x != nil {
+func (r *Redis) tellTimeLocked(known *identity, snap *exchange.Snapshot, once map[string]refusal) error {
+	if x := r.refusedLocked("TIME", once); x != nil {
+		return x
+	}
+	if now := time.Now(); known.due(now) {
+		if x := r.refusedLocked("INFO", once); x != nil {
 			return x
 		}
+		*known = identity{runID: r.runIDLocked(), uptime: r.uptimeLocked(), asked: now}
 	}
-	snap.Micros, snap.RunID, snap.Uptime = r.microsLocked(), r.runIDLocked(), r.uptimeLocked()
+	snap.Micros, snap.RunID, snap.Uptime = r.microsLocked(), known.runID, known.uptime
 	return nil
 }
 
