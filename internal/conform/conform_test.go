@@ -72,7 +72,7 @@ func pick(r *rand.Rand, rights bool) step {
 		node := r.IntN(nodes)
 		return step{what: fmt.Sprintf("node %d drops its watches", node), do: func(w world) string { return exchanged(w, node, nil, nil) }}
 	case n < 97 && rights:
-		command := []string{"watch", "get", "set", "del", "publish", "multi", "time", "info"}[r.IntN(8)]
+		command := []string{"watch", "get", "mget", "exists", "set", "del", "publish", "multi", "time", "info"}[r.IntN(10)]
 		return step{what: "deny " + command, do: func(w world) string {
 			w.deny(command)
 			if command == "info" {

@@ -171,6 +171,7 @@ func TestRefusalThatStaysIsAnsweredAtOnceAndNamesTheCommand(t *testing.T) {
 				a, b := s.node(), s.node()
 				a.get("1", write("n"))
 				w := b.start(t.Context(), "2", write("n"), time.Hour)
+				time.Sleep(time.Second) // INFO is due again
 				s.r.Refuse(exchange.NoPerm, command)
 				began := time.Now()
 				_, err := a.Release(t.Context(), []string{"n"}, lockrules.Release{ID: "1", Outcome: lockrules.OK}, time.Minute)

@@ -114,34 +114,80 @@ func judgeElements(exec *rueidis.RedisResult, plan plan) (committed bool, err er
 	return true, nil
 }
 
-// judgeReads reads the answers of WATCH, GET…, TIME and perhaps INFO.
+// judgeReads reads the answers of WATCH, the reading of the keys, TIME and perhaps INFO.
 func judgeReads(answers []rueidis.RedisResult, plan plan, c *conn, now time.Time) (snap exchange.Snapshot, err error) {
-	keys := plan.keys
+	reads := plan.reads()
 	switch {
-	case keys == 0:
+	case plan.keys == 0:
 		return snap, nil
-	case plan.info && len(answers) != keys+3, !plan.info && len(answers) != keys+2:
+	case plan.info && len(answers) != reads+3, !plan.info && len(answers) != reads+2:
 		return snap, errProtocol
 	}
 	if err := expectOK(&answers[0], "WATCH"); err != nil {
 		return snap, err
 	}
-	snap.Values = make([]exchange.Value, keys)
-	for i := range snap.Values {
-		if snap.Values[i], err = judgeValue(&answers[1+i]); err != nil {
-			return snap, err
-		}
+	if snap.Values, err = judgeValues(answers[1:1+reads], plan); err != nil {
+		return snap, err
 	}
-	if snap.Micros, err = judgeTime(&answers[1+keys]); err != nil {
+	if snap.Micros, err = judgeTime(&answers[1+reads]); err != nil {
 		return snap, err
 	}
 	if plan.info {
-		if err := c.identify(&answers[2+keys], now); err != nil {
+		if err := c.identify(&answers[2+reads], now); err != nil {
 			return snap, err
 		}
 	}
 	snap.RunID, snap.Uptime = c.runID, c.uptime
 	return snap, nil
+}
+
+// judgeValues are the values of the keys; nil if they have to be read one by one.
+func judgeValues(answers []rueidis.RedisResult, plan plan) ([]exchange.Value, error) {
+	if plan.together {
+		return judgeTogether(answers, plan)
+	}
+	values := make([]exchange.Value, len(answers))
+	var err error
+	for i := range values {
+		if values[i], err = judgeValue(&answers[i]); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// judgeTogether reads the answers of MGET and EXISTS. If these don't agree on how
+// many keys there are, one is of a foreign type, or has come or gone in between.
+func judgeTogether(answers []rueidis.RedisResult, plan plan) ([]exchange.Value, error) {
+	for i, command := range []string{"MGET", "EXISTS"} {
+		if err := answers[i].Error(); isReply(err) {
+			return nil, refused(command, err, exchange.Nothing)
+		}
+	}
+	elements, err := answers[0].ToArray()
+	if err != nil || len(elements) != plan.keys {
+		return nil, fmt.Errorf("%w: MGET", errProtocol)
+	}
+	there, err := answers[1].AsInt64()
+	if err != nil {
+		return nil, fmt.Errorf("%w: EXISTS", errProtocol)
+	}
+	values := make([]exchange.Value, plan.keys)
+	for i := range elements {
+		if elements[i].IsNil() {
+			continue
+		}
+		data, err := elements[i].AsBytes()
+		if err != nil {
+			return nil, fmt.Errorf("%w: MGET", errProtocol)
+		}
+		values[i] = exchange.Value{Data: data, Exists: true}
+		there--
+	}
+	if there != 0 {
+		return nil, nil
+	}
+	return values, nil
 }
 
 // identify takes from INFO which server this is.

@@ -81,6 +81,8 @@ func TestCheckUpNamesEveryMissingRight(t *testing.T) {
 		{"-watch", []string{"WATCH: allow +watch"}},
 		{"-unwatch", []string{"UNWATCH: allow +unwatch"}},
 		{"-get", []string{"GET: allow +get"}},
+		{"-mget", []string{"MGET: allow +mget"}},
+		{"-exists", []string{"EXISTS: allow +exists"}},
 		{"-set", []string{"SET: allow +set"}},
 		{"-del", []string{"DEL: allow +del"}},
 		{"-multi", []string{"MULTI: allow +multi"}},
@@ -90,8 +92,8 @@ func TestCheckUpNamesEveryMissingRight(t *testing.T) {
 		{"-multi -exec -watch -subscribe", []string{"may not run MULTI", "EXEC", "WATCH", "SUBSCRIBE"}},
 		{"resetchannels &{app}:wake:*", []string{`PUBLISH on channel "{app}:waiting": allow &{app}:*`, `SUBSCRIBE on channel "{app}:waiting"`}},
 		{"resetchannels &{app}:waiting", []string{`PUBLISH on channel "{app}:wake:n1"`, `SUBSCRIBE on channel "{app}:wake:n1"`}},
-		{"resetkeys", []string{`WATCH on key "{app}:selftest:n1": allow ~{app}:*`, "GET on key", "SET on key", "DEL on key"}},
-		{"-@all", []string{"INFO", "TIME", "may not run WATCH", "UNWATCH", "GET", "may not run SET", "DEL", "MULTI", "EXEC", "PUBLISH", "SUBSCRIBE"}},
+		{"resetkeys", []string{`WATCH on key "{app}:selftest:n1": allow ~{app}:*`, "GET on key", "MGET on key", "EXISTS on key", "SET on key", "DEL on key"}},
+		{"-@all", []string{"INFO", "TIME", "may not run WATCH", "UNWATCH", "GET", "MGET", "EXISTS", "may not run SET", "DEL", "MULTI", "EXEC", "PUBLISH", "SUBSCRIBE"}},
 	}
 	s := startServer(t)
 	admin := newClient(t, s.addr)

@@ -11,6 +11,10 @@
 //	or [UNWATCH]                          when there is nothing to commit and a WATCH is pending
 //	[WATCH keys…, GET each, TIME, and INFO server if that is due]
 //
+// From three keys on it is MGET and EXISTS in place of the GETs. MGET shows a key
+// of a foreign type as missing; where the two don't agree on how many keys there
+// are, a second round trip reads each by its GET.
+//
 // INFO says which start of which server answers. It is asked on each new
 // connection, and after a second ([identityLasts]); in between its answer counts.
 //

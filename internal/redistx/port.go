@@ -93,7 +93,32 @@ func (p *Port) Exchange(ctx context.Context, commit *exchange.Writes, keys []str
 		return false, exchange.Snapshot{}, nil
 	}
 	results := p.send(ctx, c, keys)
-	return p.judge(c, results, plan, now)
+	committed, snap, err = p.judge(c, results, plan, now)
+	if err == nil && len(snap.Values) < len(keys) {
+		err = p.readEach(ctx, c, keys, &snap, committed)
+	}
+	return committed, snap, err
+}
+
+// readEach reads keys one by one that the exchange has watched: what changes
+// before that fails its EXEC. The TIME is of no use, but that a batch of nothing
+// but reads would be repeated by rueidis as long as a server is loading.
+func (p *Port) readEach(ctx context.Context, c *conn, keys []string, snap *exchange.Snapshot, committed bool) (err error) {
+	p.batch = p.batch[:0]
+	p.gets(keys)
+	p.batch = append(p.batch, p.fixed.time)
+	results := p.send(ctx, c, keys)
+	if err = transportError(results); err != nil {
+		err = p.lost(c, err)
+	} else if snap.Values, err = judgeValues(results[:len(keys)], plan{keys: len(keys)}); err != nil {
+		err = p.refused(c, err, committed)
+	}
+	if err != nil {
+		*snap = exchange.Snapshot{}
+		return err
+	}
+	c.guarded = true
+	return nil
 }
 
 // withDeadline gives every ctx a deadline. Without one, a ctx that can be

@@ -15,8 +15,9 @@ const scratchMillis = 5000
 // watch tries reading under a watch.
 func (e *examination) watch() {
 	b, key := e.conn.dedicated.B(), e.keys.SelfTest(e.node)
-	answers := e.do(b.Watch().Key(key).Build(), b.Get().Key(key).Build(), b.Unwatch().Build())
-	for i, command := range []string{"WATCH", "GET", "UNWATCH"}[:len(answers)] {
+	answers := e.do(b.Watch().Key(key).Build(), b.Get().Key(key).Build(), b.Mget().Key(key).Build(), b.Exists().Key(key).Build(),
+		b.Unwatch().Build())
+	for i, command := range []string{"WATCH", "GET", "MGET", "EXISTS", "UNWATCH"}[:len(answers)] {
 		e.granted(command, key, answers[i].Error())
 	}
 }

@@ -205,7 +205,7 @@ func connError(t testing.TB, err error) *exchange.ConnError {
 func lockUser(t testing.TB, admin rueidis.Client, rules ...string) {
 	t.Helper()
 	args := []string{"ACL", "SETUSER", "locks", "reset", "on", ">secret", "-@all", "resetchannels", "~{app}:*", "&{app}:*",
-		"+hello", "+get", "+set", "+del", "+watch", "+unwatch", "+multi", "+exec", "+time", "+info", "+publish", "+subscribe", "+ping"}
+		"+hello", "+get", "+mget", "+exists", "+set", "+del", "+watch", "+unwatch", "+multi", "+exec", "+time", "+info", "+publish", "+subscribe", "+ping"}
 	do(t, admin, append(args, rules...)...)
 }
 

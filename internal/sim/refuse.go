@@ -20,7 +20,7 @@ type refusal struct {
 
 var (
 	writing  = []string{"SET", "DEL"}
-	allOfThe = []string{"WATCH", "MULTI", "GET", "SET", "DEL", "PUBLISH", "TIME", "INFO"}
+	allOfThe = []string{"WATCH", "MULTI", "GET", "MGET", "EXISTS", "SET", "DEL", "PUBLISH", "TIME", "INFO"}
 )
 
 // dial is the refusal of a connection, in place of a command.
@@ -35,9 +35,9 @@ var reasons = map[exchange.Kind]struct {
 }{
 	exchange.OOM:         {"OOM command not allowed when used memory > 'maxmemory'.", []string{"SET"}},
 	exchange.ReadOnly:    {"READONLY You can't write against a read only replica.", writing},
-	exchange.Loading:     {"LOADING Redis is loading the dataset in memory", []string{"GET", "SET", "DEL"}},
+	exchange.Loading:     {"LOADING Redis is loading the dataset in memory", []string{"GET", "MGET", "EXISTS", "SET", "DEL"}},
 	exchange.Misconf:     {"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", writing},
-	exchange.Busy:        {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", []string{"GET", "SET", "DEL", "PUBLISH", "TIME", "INFO"}},
+	exchange.Busy:        {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", []string{"GET", "MGET", "EXISTS", "SET", "DEL", "PUBLISH", "TIME", "INFO"}},
 	exchange.NoReplicas:  {"NOREPLICAS Not enough good replicas to write.", writing},
 	exchange.NoAuth:      {"NOAUTH Authentication required.", allOfThe},
 	exchange.NoPerm:      {"NOPERM this user has no permissions to run the command", allOfThe},

@@ -187,18 +187,15 @@ func (r *Redis) watchLocked(s *session, keys []string) {
 }
 
 // getLocked is GET.
-func (r *Redis) getLocked(key string, once map[string]refusal) (exchange.Value, error) {
-	if x := r.refusedLocked("GET", once); x != nil {
-		return exchange.Value{}, x
-	}
+func (r *Redis) getLocked(key string) exchange.Value {
 	e, ok := r.lookLocked(key)
 	switch {
 	case !ok:
-		return exchange.Value{}, nil
+		return exchange.Value{}
 	case e.wrongType:
-		return exchange.Value{Exists: true, Err: errWrongType}, nil
+		return exchange.Value{Exists: true, Err: errWrongType}
 	}
-	return exchange.Value{Data: append([]byte{}, e.value...), Exists: true}, nil
+	return exchange.Value{Data: append([]byte{}, e.value...), Exists: true}
 }
 
 var errWrongType = errors.New("WRONGTYPE Operation against a key holding the wrong kind of value")

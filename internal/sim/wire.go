@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redislockservice/redislockservice/internal/exchange"
@@ -186,17 +187,44 @@ func (c *call) readPart(part int, snap *exchange.Snapshot, once map[string]refus
 		return nil, false
 	}
 	if part == 0 {
-		if x := r.refusedLocked("WATCH", once); x != nil {
-			return x, true
+		for _, command := range c.readCommands() {
+			if x := r.refusedLocked(command, once); x != nil {
+				return x, true
+			}
 		}
 		r.watchLocked(c.s, c.keys)
 	}
 	if part == len(c.keys) {
-		return r.tellTimeLocked(&c.s.info, snap, once), true
+		if err := r.tellTimeLocked(&c.s.info, snap, once); err != nil {
+			return err, true
+		}
+		return r.readEachLocked(snap, once), true
 	}
-	value, err := r.getLocked(c.keys[part], once)
-	snap.Values = append(snap.Values, value)
-	return err, true
+	snap.Values = append(snap.Values, r.getLocked(c.keys[part]))
+	return nil, true
+}
+
+// manyKeys is from how many keys on redistx reads them by MGET and EXISTS, and by
+// a GET only if one of them turns out to be of a foreign type.
+const manyKeys = 3
+
+func (c *call) readCommands() []string {
+	if len(c.keys) < manyKeys {
+		return []string{"WATCH", "GET"}
+	}
+	return []string{"WATCH", "MGET", "EXISTS"}
+}
+
+// readEachLocked is the second round trip, after the first has shown a foreign type.
+func (r *Redis) readEachLocked(snap *exchange.Snapshot, once map[string]refusal) error {
+	foreign := slices.ContainsFunc(snap.Values, func(v exchange.Value) bool { return v.Err != nil })
+	if len(snap.Values) < manyKeys || !foreign {
+		return nil
+	}
+	if x := r.refusedLocked("GET", once); x != nil {
+		return x
+	}
+	return nil
 }
 
 func (r *Redis) tellTimeLocked(known *identity, snap *exchange.Snapshot, once map[string]refusal) error {
