@@ -11,6 +11,13 @@ import (
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 )
 
+// gatherFor is how long a renewal may wait for others of the same service to
+// share a transaction: a small part of the time before it and of the time after
+// it. A second is enough for thousands to come together.
+func gatherFor(lease, renewal time.Duration) time.Duration {
+	return min(renewal/20, (lease-renewal)/20, time.Second)
+}
+
 // startKeeper sees to it that the lease is renewed, or watched, on a goroutine of
 // its own. The goroutine starts when there is first something to do for it: most
 // locks are released long before, and never need one.
@@ -44,7 +51,7 @@ func (a *Acquisition) stopKeeper() {
 // the acquisition when its time is over. It stops when it is released.
 func (a *Acquisition) keep() {
 	interval := a.svc.cfg.renewal
-	next := a.firstLook
+	next, patient := a.firstLook, true
 	for {
 		now := a.svc.clock.now()
 		if a.over(now) {
@@ -56,7 +63,8 @@ func (a *Acquisition) keep() {
 			}
 			continue
 		}
-		lost, err := a.attempt(now)
+		lost, err := a.attempt(now, patient)
+		patient = err == nil
 		switch {
 		case lost:
 			return
@@ -116,12 +124,12 @@ func (a *Acquisition) pause(d time.Duration) bool {
 
 // attempt renews or looks once. It is bounded by the end of trust as it is now:
 // an attempt that hung past it could otherwise hide the loss.
-func (a *Acquisition) attempt(now time.Duration) (lost bool, err error) {
+func (a *Acquisition) attempt(now time.Duration, patient bool) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(a.stopping, time.Duration(a.trustEnd.Load())-now)
 	defer cancel()
 	var reason string
 	if a.renews {
-		reason, err = a.renew(ctx)
+		reason, err = a.renew(ctx, patient)
 	} else {
 		reason, err = a.look(ctx)
 	}
@@ -132,12 +140,12 @@ func (a *Acquisition) attempt(now time.Duration) (lost bool, err error) {
 	return true, nil
 }
 
-func (a *Acquisition) renew(ctx context.Context) (lost string, err error) {
+func (a *Acquisition) renew(ctx context.Context, patient bool) (lost string, err error) {
 	a.mu.Lock()
 	seen := a.renewals
 	a.mu.Unlock()
 	ren := lockrules.Renewal{ID: a.id, LeaseMillis: lockrules.Millis(a.lease.Milliseconds()), Seen: seen}
-	r, lost, err := a.svc.lane.Renew(ctx, a.names, ren, a.grant.RunID)
+	r, lost, err := a.svc.lane.Renew(ctx, a.names, ren, a.grant.RunID, patient)
 	if err != nil || lost != "" {
 		return lost, err
 	}

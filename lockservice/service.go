@@ -166,6 +166,7 @@ func startIn(ctx context.Context, cfg *config, around surroundings) (*RedisLockS
 	s.lane = lane.New(lane.Config{
 		Port: around.port, Keys: cfg.keys, JSON: cfg.json, Node: around.node,
 		Lease: cfg.lease, PollDelay: cfg.pollDelay, ReleasedTTL: cfg.releasedTTL, OpTimeout: cfg.opTimeout,
+		Gather: gatherFor(cfg.lease, cfg.renewal),
 		Now: s.clock.now, Jitter: around.jitter, Events: events{s},
 	})
 	err := s.listen(ctx)

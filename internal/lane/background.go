@@ -40,15 +40,20 @@ func (l *Lane) claimWork() bool {
 
 // workLocked says whether there is something to carry.
 func (l *Lane) workLocked() bool {
+	now := l.cfg.Now()
 	return len(l.pending)+len(l.touched)+len(l.woken)+len(l.leaving)+len(l.again) > 0 || l.wakeAll || l.closed ||
-		l.nextDue != 0 && l.cfg.Now() >= l.nextDue
+		l.nextDue != 0 && now >= l.nextDue || l.gatherDueLocked(now)
 }
 
 func (l *Lane) untilDue() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left := l.nextDue - l.cfg.Now()
-	if l.nextDue == 0 || left <= 0 && l.running {
+	due := l.nextDue
+	if due == 0 || l.gatherTill != 0 && l.gatherTill < due {
+		due = l.gatherTill
+	}
+	left := due - l.cfg.Now()
+	if due == 0 || left <= 0 && l.running {
 		return time.Hour // whoever carries sees to it, or kicks when the baton is down
 	}
 	return max(left, 0)
@@ -82,7 +87,7 @@ func (l *Lane) Close(ctx context.Context) {
 	l.cfg.Port.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, o := range l.pending {
+	for _, o := range append(l.pending, l.gathered...) {
 		o.finishLocked(outcome{err: ErrClosed})
 	}
 }

@@ -159,7 +159,7 @@ func (l *Lane) run(b *batch, self *op) {
 			l.answer(p)
 			return
 		}
-		next := l.nextNames(p.names)
+		next := l.nextNames(l.wantedSoon(b, p.names))
 		if conflicts >= conflictsBeforeSplit {
 			next = l.namesOf(b) // what is watched for others may be what conflicts
 		}

@@ -13,6 +13,7 @@ func (l *Lane) formLocked() *batch {
 	now := l.cfg.Now()
 	b := &batch{retry: l.again, formed: now}
 	l.again = nil
+	l.takeGatheredLocked(now)
 	if len(l.pending) > maxOps {
 		l.takeOpsLocked(b, now, func(o *op) bool { return o.kind == renew && len(b.ops) < renewalsFirst })
 		l.takeOpsLocked(b, now, func(o *op) bool { return o.kind != renew })

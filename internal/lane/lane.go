@@ -37,6 +37,7 @@ type Config struct {
 	PollDelay   time.Duration // how often parked operations are tried without a reason
 	ReleasedTTL time.Duration // how long a record is kept that nobody holds
 	OpTimeout   time.Duration // how long one operation may wait for Redis
+	Gather      time.Duration // how long a renewal may wait for others; 0: not at all
 
 	// Now is local time; it also passes while the machine sleeps.
 	Now func() time.Duration
@@ -116,19 +117,21 @@ type Lane struct {
 	cfg       Config
 	serverKey string
 
-	mu      sync.Mutex // guards the fields below, and phase, turn, gone and out of every op
-	pending []*op
-	touched map[string]struct{} // names to hand over and whose marks to look at
-	woken   map[string]struct{} // names that another node says may be free
-	wakeAll bool                // messages may have been missed
-	leaving []*op               // parked operations whose callers have left
-	again   []*op               // parked operations to be tried in the next batch
-	running bool                // somebody has the baton
-	retired bool                // Close has it, for good
-	closed  bool
-	slow    bool          // only the background goroutine carries
-	outage  error         // of the last exchange, if it failed
-	nextDue time.Duration // when the background goroutine looks again; 0 is never
+	mu         sync.Mutex // guards the fields below, and phase, turn, gone and out of every op
+	pending    []*op
+	gathered   []*op               // renewals that wait for others
+	gatherTill time.Duration       // when they are queued; 0: there are none
+	touched    map[string]struct{} // names to hand over and whose marks to look at
+	woken      map[string]struct{} // names that another node says may be free
+	wakeAll    bool                // messages may have been missed
+	leaving    []*op               // parked operations whose callers have left
+	again      []*op               // parked operations to be tried in the next batch
+	running    bool                // somebody has the baton
+	retired    bool                // Close has it, for good
+	closed     bool
+	slow       bool          // only the background goroutine carries
+	outage     error         // of the last exchange, if it failed
+	nextDue    time.Duration // when the background goroutine looks again; 0 is never
 
 	// The fields below belong to whoever has the baton.
 

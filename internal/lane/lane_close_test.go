@@ -46,7 +46,7 @@ func TestCloseInEveryState(t *testing.T) {
 						return answerOf{err: err, done: true}
 					})
 					renewed := startNow(func() answerOf {
-						_, _, err := n.Renew(t.Context(), []string{"mine"}, renewal("mine"), g.RunID)
+						_, _, err := n.Renew(t.Context(), []string{"mine"}, renewal("mine"), g.RunID, false)
 						return answerOf{err: err, done: true}
 					})
 					time.Sleep(time.Duration(at*at) * moment / 4)

@@ -211,7 +211,7 @@ func (n *testNode) let(id string, names ...string) lockrules.Released {
 
 func (n *testNode) renewNow(id, runID string, seen int64, names ...string) (Renewed, string) {
 	n.s.t.Helper()
-	r, lost, err := n.Renew(n.s.t.Context(), names, lockrules.Renewal{ID: id, LeaseMillis: millis(testLease), Seen: seen}, runID)
+	r, lost, err := n.Renew(n.s.t.Context(), names, lockrules.Renewal{ID: id, LeaseMillis: millis(testLease), Seen: seen}, runID, false)
 	require.NoError(n.s.t, err)
 	return r, lost
 }

@@ -84,7 +84,7 @@ func TestMarkIsRegisteredRefreshedWeakenedAndRemoved(t *testing.T) {
 		require.Equal(t, []string{"node-2 r"}, s.marks("m"))
 		for range 10 * markLasts {
 			time.Sleep(testPoll)
-			_, _, _ = a.Renew(t.Context(), []string{"n", "m"}, renewal("1"), s.r.RunID())
+			_, _, _ = a.Renew(t.Context(), []string{"n", "m"}, renewal("1"), s.r.RunID(), false)
 			require.Equal(t, []string{"node-2 w"}, s.marks("n"))
 			require.Equal(t, []string{"node-2 r"}, s.marks("m"))
 		}

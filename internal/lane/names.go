@@ -18,6 +18,18 @@ func (l *Lane) namesOf(b *batch) []string {
 	return set.names
 }
 
+// wantedSoon are those of the batch's names whose records are likely to be wanted
+// next. That of a lock that was just renewed isn't for another interval.
+func (l *Lane) wantedSoon(b *batch, all []string) []string {
+	isRenewal := func(o *op) bool { return o.kind == renew }
+	if !slices.ContainsFunc(b.ops, isRenewal) {
+		return all
+	}
+	others := *b
+	others.ops = slices.DeleteFunc(slices.Clone(b.ops), isRenewal)
+	return l.namesOf(&others)
+}
+
 // candidatesRead is for how many of those parked for a name, that may be
 // handed it, all other records are read as well.
 const candidatesRead = 4

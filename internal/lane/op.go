@@ -33,6 +33,7 @@ type op struct {
 	rel      lockrules.Release // release
 	ren      lockrules.Renewal // renew
 	runID    string            // renew: the server that granted
+	patient  bool              // renew: it may wait for others to share a transaction
 	queuedAt time.Duration
 	patience time.Duration   // acquire: nothing is granted after this, but by the first attempt
 	expiry   time.Duration   // when it is no longer tried while Redis is out of reach
@@ -152,11 +153,13 @@ func (l *Lane) Release(ctx context.Context, names []string, rel lockrules.Releas
 }
 
 // Renew extends an acquisition that was granted by the server runID. lost is
-// not empty if it is lost: it says why. The attempt is bounded by ctx.
-func (l *Lane) Renew(ctx context.Context, names []string, ren lockrules.Renewal, runID string) (r Renewed, lost string, err error) {
+// not empty if it is lost: it says why. The attempt is bounded by ctx. A patient
+// one waits a while, as configured, to share its transaction with others.
+func (l *Lane) Renew(ctx context.Context, names []string, ren lockrules.Renewal, runID string, patient bool) (r Renewed, lost string, err error) {
 	o := l.newOp(renew, names)
 	o.ren, o.runID = ren, runID
-	o.expiry = o.queuedAt + l.cfg.OpTimeout
+	o.patient = patient && l.cfg.Gather > 0
+	o.expiry = o.queuedAt + l.cfg.Gather + l.cfg.OpTimeout
 	out := l.do(ctx, o)
 	return out.renewed, out.lost, out.err
 }

@@ -21,8 +21,13 @@ func (l *Lane) do(ctx context.Context, o *op) outcome {
 		l.mu.Unlock()
 		return outcome{err: ErrClosed}
 	}
-	l.pending = append(l.pending, o)
-	carry := l.claimLocked()
+	carry := false
+	if o.patient {
+		l.gatherLocked(o)
+	} else {
+		l.pending = append(l.pending, o)
+		carry = l.claimLocked()
+	}
 	l.mu.Unlock()
 	if carry {
 		l.carry(o)

@@ -178,7 +178,7 @@ func TestBackOffLeavesARenewalOfAShortLeaseItsRetries(t *testing.T) {
 		time.AfterFunc(320*time.Millisecond, f.heal)
 		ctx, cancel := context.WithTimeout(t.Context(), 450*time.Millisecond)
 		defer cancel()
-		_, lost, err := n.Renew(ctx, []string{"n"}, renewal("1"), g.RunID)
+		_, lost, err := n.Renew(ctx, []string{"n"}, renewal("1"), g.RunID, false)
 		require.NoError(t, err)
 		require.Empty(t, lost)
 	})
