@@ -55,7 +55,8 @@ var userRefusals = []refusal{
 	{name: "UserDeleted", spoil: [][]string{{"ACL", "DELUSER", "USER"}},
 		mend: [][]string{{"ACL", "SETUSER", "USER", "reset", "on", ">" + canary, "~*", "&*", "+@all"}}, words: []string{"not authenticated", "WRONGPASS"}},
 	denied("get", refusal{}), denied("set", refusal{reads: true}), denied("watch", refusal{}),
-	denied("multi", refusal{reads: true}), denied("exec", refusal{reads: true}), denied("time", refusal{}), denied("info", refusal{}),
+	denied("multi", refusal{reads: true}), denied("exec", refusal{reads: true}), denied("time", refusal{}),
+	deniedOnNewConnections("info"),
 	// Whoever has room in what he reads ahead doesn't need it; a new name does.
 	denied("unwatch", refusal{}),
 	denied("del", refusal{reads: true, acquire: true, renew: true}),
@@ -76,6 +77,13 @@ func denied(command string, r refusal) refusal {
 		r.words = []string{"not permitted", strings.ToUpper(command), "NOPERM"}
 	}
 	r.unsuitable = true
+	return r
+}
+
+// deniedOnNewConnections is for what is asked of each of them once.
+func deniedOnNewConnections(command string) refusal {
+	r := denied(command, refusal{})
+	r.spoil = append(r.spoil, []string{"CLIENT", "KILL", "USER", "USER"})
 	return r
 }
 
