@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -102,6 +103,10 @@ func (r *Redis) transactLocked(c *call, f Fault) (committed bool, err error) {
 		return false, r.looseLocked(c, multi, commands, denied)
 	case first != nil:
 		return false, first
+	}
+	if x := r.refusedLocked("EXEC", once); x != nil {
+		x.Err = fmt.Errorf("EXECABORT Transaction discarded because of: %w", x.Err)
+		return false, x
 	}
 	return r.execLocked(c, watched, f.Revoke)
 }
