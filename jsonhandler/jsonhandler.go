@@ -21,12 +21,9 @@ type appender interface {
 	AppendJSON(to []byte) ([]byte, error)
 }
 
-// usual is room for a record of one owner.
-const usual = 512
-
 func (standard) Marshal(v any) ([]byte, error) {
 	if a, ok := v.(appender); ok {
-		return a.AppendJSON(make([]byte, 0, usual))
+		return a.AppendJSON(nil)
 	}
 	return json.Marshal(v)
 }

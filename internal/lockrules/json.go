@@ -2,6 +2,7 @@ package lockrules
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 )
 
@@ -9,6 +10,7 @@ import (
 // of a lock writes its record, and reflection was a quarter of what a process
 // does for a lock. Unknown fields (Extra) are not among it.
 func (r *Record) AppendJSON(to []byte) ([]byte, error) {
+	to = slices.Grow(to, r.roughSize())
 	to = append(to, `{"v":`...)
 	to = strconv.AppendInt(to, int64(r.V), 10)
 	to = append(to, `,"lockName":`...)
@@ -28,6 +30,12 @@ func (r *Record) AppendJSON(to []byte) ([]byte, error) {
 		to = r.LastSuccess.appendJSON(to)
 	}
 	return append(to, '}'), nil
+}
+
+// roughSize is room for the record, if its names are of the usual length.
+func (r *Record) roughSize() int {
+	const rest, holding, mark = 256, 320, 160
+	return rest + holding*(2+len(r.ReadOwners)) + mark*len(r.Waiting)
 }
 
 func (h *Holding) appendJSON(to []byte) []byte {
