@@ -35,7 +35,13 @@ func (r *Record) AppendJSON(to []byte) ([]byte, error) {
 // roughSize is room for the record, if its names are of the usual length.
 func (r *Record) roughSize() int {
 	const rest, holding, mark = 256, 320, 160
-	return rest + holding*(2+len(r.ReadOwners)) + mark*len(r.Waiting)
+	holdings := len(r.ReadOwners)
+	for _, h := range []*Holding{r.WriteOwner, r.LastSuccess} {
+		if h != nil {
+			holdings++
+		}
+	}
+	return rest + holding*holdings + mark*len(r.Waiting)
 }
 
 func (h *Holding) appendJSON(to []byte) []byte {
