@@ -167,7 +167,7 @@ func startIn(ctx context.Context, cfg *config, around surroundings) (*RedisLockS
 		Port: around.port, Keys: cfg.keys, JSON: cfg.json, Node: around.node,
 		Lease: cfg.lease, PollDelay: cfg.pollDelay, ReleasedTTL: cfg.releasedTTL, OpTimeout: cfg.opTimeout,
 		Gather: gatherFor(cfg.lease, cfg.renewal),
-		Now: s.clock.now, Jitter: around.jitter, Events: events{s},
+		Now:    s.clock.now, Jitter: around.jitter, Events: events{s},
 	})
 	err := s.listen(ctx)
 	return s, err
