@@ -63,7 +63,7 @@ func requireRulesHold(t *testing.T, rec lockrules.Record) {
 	requireLasts(t, rec, now)
 	lockrules.NextLapse(rec, now)
 	lockrules.Wake(rec, "n1", now)
-	marked, _, _ := lockrules.SetMark(rec, "n1", lockrules.SomeWrites, now, 15_000)
+	marked, _, _ := lockrules.SetMark(rec, "n1", lockrules.Waiters{Want: lockrules.SomeWrites, Since: now}, now, 15_000)
 	requireLasts(t, marked, now)
 	for _, mode := range []lockrules.Mode{lockrules.Read, lockrules.Write} {
 		req := lockrules.Request{Asker: lockrules.Asker{ID: "fuzz's own", Owner: "o", Node: "n1"},
