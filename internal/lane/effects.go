@@ -223,7 +223,11 @@ func (p *plan) publish() {
 	wake := make(map[string][]string)
 	var nodes []string
 	for _, name := range p.order {
-		for _, node := range p.wakes(p.recs[name]) {
+		w := p.recs[name]
+		if !w.opened {
+			continue
+		}
+		for _, node := range p.wakes(w) {
 			if wake[node] == nil {
 				nodes = append(nodes, node)
 			}
@@ -238,13 +242,10 @@ func (p *plan) publish() {
 	}
 }
 
-// wakes is whom to tell of a record: all who gain, or the one who is let go first.
+// wakes is whom to tell of an open lock: the one who is let go first, or all who gain.
 func (p *plan) wakes(w *work) []string {
-	switch {
-	case w.offered(p) && (w.offer.made || w.opened):
+	if w.offered(p) {
 		return []string{w.offer.node}
-	case w.opened:
-		return lockrules.Wake(w.rec, p.l.cfg.Node, p.now.Millis())
 	}
-	return nil
+	return lockrules.Wake(w.rec, p.l.cfg.Node, p.now.Millis())
 }

@@ -101,6 +101,7 @@ func (p *plan) offerFor(name string, since lockrules.Millis) *offer {
 		w.offer = &offer{turn: t, node: m.Node}
 	} else {
 		w.offer = &offer{turn: turn{since: m.Since, at: p.now.Millis(), until: p.t + grace}, node: m.Node, made: true}
+		w.opened = true
 	}
 	return w.offer
 }

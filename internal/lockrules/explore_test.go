@@ -82,7 +82,8 @@ func TestEveryStateKeepsTheInvariantsAndTheReference(t *testing.T) {
 			e := &explorer{t: t, space: sp, seen: map[string]int{}}
 			e.run()
 			e.t.Logf("%d states, %d steps", len(e.worlds), e.steps)
-			require.Equal(t, sp.states, len(e.worlds), "the number of states has changed: do you know why?")
+			states := len(e.worlds)
+			require.Equal(t, sp.states, states, "the number of states has changed: do you know why?")
 		})
 	}
 }
