@@ -129,6 +129,7 @@ func (p *plan) mark() {
 		if changed || w.dirty { // who is the first is written along with something else only
 			w.rec, w.dirty, w.opened = after, true, w.opened || opened
 		}
+		w.tell()
 	}
 }
 

@@ -233,6 +233,26 @@ func TestTurnIsOfferedToTheEldestAndNobodyElseIsWoken(t *testing.T) {
 	})
 }
 
+// TestOfferOfAPlanThatWasNotCommittedIsMadeAgain: nobody has heard of the first.
+func TestOfferOfAPlanThatWasNotCommittedIsMadeAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *setting) {
+		a, b := s.node(), s.node()
+		a.get("0", write("n"))
+		eldest := b.start(t.Context(), "eldest", write("n"), time.Hour)
+		s.faults().add(rule{phase: sim.Message, times: 1, fault: sim.Fault{Lose: true}})
+		a.let("0", "n")
+		time.Sleep(2 * starving)
+		require.False(t, eldest().done, "it has not been told")
+		before := a.Statistics().Conflicts
+		s.r.SetGate(&touches{s: s, key: s.keys.Lock("n"), count: 9_999})
+		own := startNow(func() answerOf { return *a.try(t.Context(), "1", write("n"), time.Hour) })
+		time.Sleep(12 * moment)
+		require.Equal(t, before+1, a.Statistics().Conflicts)
+		require.True(t, eldest().granted)
+		require.False(t, own().done)
+	})
+}
+
 // TestWhoStandsBackAndLeavesWakesTheOthers: they had not been told, since it was to
 // take the lock if the one whose turn it was doesn't.
 func TestWhoStandsBackAndLeavesWakesTheOthers(t *testing.T) {

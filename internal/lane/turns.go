@@ -101,7 +101,6 @@ func (p *plan) offerFor(name string, since lockrules.Millis) *offer {
 		w.offer = &offer{turn: t, node: m.Node}
 	} else {
 		w.offer = &offer{turn: turn{since: m.Since, at: p.now.Millis(), until: p.t + grace}, node: m.Node, made: true}
-		w.opened = true
 	}
 	return w.offer
 }
@@ -136,6 +135,14 @@ func (l *Lane) keepTurns(p *plan) {
 			l.turns[name] = nodes
 		}
 		nodes[w.offer.node] = w.offer.turn
+	}
+}
+
+// tell has an offer told along with what else is written of the name. One that is
+// made by a look that writes nothing isn't told: whoever opened the lock has done so.
+func (w *work) tell() {
+	if w.offer != nil && w.offer.made && w.dirty {
+		w.opened = true
 	}
 }
 
