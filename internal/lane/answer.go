@@ -21,6 +21,7 @@ func (l *Lane) answer(p *plan) {
 	l.again = append(l.again, p.missed...)
 	l.mu.Unlock()
 	l.keepTurns(p)
+	l.keepDebts(p)
 	l.setDues(p)
 	l.tellOf(p)
 }

@@ -228,7 +228,7 @@ func (p *plan) publish() {
 		if !w.opened {
 			continue
 		}
-		for _, node := range p.wakes(w) {
+		for _, node := range p.wakes(name, w) {
 			if wake[node] == nil {
 				nodes = append(nodes, node)
 			}
@@ -241,12 +241,4 @@ func (p *plan) publish() {
 			p.writes.Publishes = append(p.writes.Publishes, exchange.Publish{Channel: p.l.cfg.Keys.Wake(node), Message: msg})
 		}
 	}
-}
-
-// wakes is whom to tell of an open lock: the one who is let go first, or all who gain.
-func (p *plan) wakes(w *work) []string {
-	if w.offered(p) {
-		return []string{w.offer.node}
-	}
-	return lockrules.Wake(w.rec, p.l.cfg.Node, p.now.Millis())
 }

@@ -253,6 +253,59 @@ func TestOfferOfAPlanThatWasNotCommittedIsMadeAgain(t *testing.T) {
 	})
 }
 
+// TestReleaseWakesTheEldestOnlyAndTheOthersIfItDoesNotCome: at a release by who
+// has no waiters itself; also if that closes right after, and costs nothing when
+// the eldest comes.
+func TestReleaseWakesTheEldestOnlyAndTheOthersIfItDoesNotCome(t *testing.T) {
+	t.Parallel()
+	for name, dead := range map[string]bool{"alive": false, "dead": true} {
+		for _, closes := range []bool{false, true} {
+			t.Run(id("%s, closes %v", name, closes), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, s *setting) {
+					a, b, c := s.node(), s.node(), s.node()
+					a.get("0", write("n"))
+					eldest := b.start(t.Context(), "eldest", write("n"), time.Hour)
+					second := c.start(t.Context(), "second", write("n"), time.Hour)
+					if dead {
+						b.port.Kill()
+					}
+					looks := c.Statistics().Exchanges
+					a.let("0", "n")
+					if closes {
+						a.close(time.Second)
+					}
+					time.Sleep(answerWithin + 20*moment)
+					require.Equal(t, !dead, eldest().granted)
+					require.Equal(t, dead, second().granted)
+					if !dead && !closes {
+						require.Equal(t, looks, c.Statistics().Exchanges, "nothing to look for")
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestReleaseWakesAllReadersThatCameFirst, and the writer behind them doesn't look.
+func TestReleaseWakesAllReadersThatCameFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *setting) {
+		a, b, c, d := s.node(), s.node(), s.node(), s.node()
+		a.get("0", write("n"))
+		first := b.start(t.Context(), "first", readOf("n"), time.Hour)
+		second := c.start(t.Context(), "second", readOf("n"), time.Hour)
+		writer := d.start(t.Context(), "writer", write("n"), time.Hour)
+		time.Sleep(starving)
+		a.let("0", "n")
+		time.Sleep(20 * moment)
+		require.True(t, first().granted && second().granted)
+		require.False(t, writer().done)
+		b.let("first", "n")
+		c.let("second", "n")
+		time.Sleep(20 * moment)
+		require.True(t, writer().granted)
+	})
+}
+
 // TestWhoStandsBackAndLeavesWakesTheOthers: they had not been told, since it was to
 // take the lock if the one whose turn it was doesn't.
 func TestWhoStandsBackAndLeavesWakesTheOthers(t *testing.T) {
@@ -268,7 +321,7 @@ func TestWhoStandsBackAndLeavesWakesTheOthers(t *testing.T) {
 		a.let("0", "n")
 		time.Sleep(grace / 4)
 		cancel()
-		time.Sleep(20 * moment)
+		time.Sleep(answerWithin + 20*moment)
 		require.True(t, other().granted)
 	})
 }

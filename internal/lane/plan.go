@@ -25,6 +25,8 @@ type work struct {
 	opened bool // others may get in
 	exists bool
 	offer  *offer // another node is let go first
+	all    bool   // all who gain are to be told
+	debt   *debt  // others gain who are not told
 }
 
 // answer is what an operation gets if the plan is committed.
@@ -79,6 +81,7 @@ func (l *Lane) decideOnce(b *batch) *plan {
 	for _, name := range b.names {
 		p.lookAt(name)
 		p.handOver(name)
+		p.pay(name)
 	}
 	p.tryArrived()
 	p.mark()

@@ -126,16 +126,20 @@ func (l *Lane) keepTurns(p *plan) {
 		if w.offer == nil || !w.offer.made || !w.offered(p) {
 			continue
 		}
-		nodes := l.turns[name]
-		if nodes == nil || len(nodes) >= maxTurnNodes {
-			if len(l.turns) >= maxTurns {
-				clear(l.turns)
-			}
-			nodes = make(map[string]turn)
-			l.turns[name] = nodes
-		}
-		nodes[w.offer.node] = w.offer.turn
+		l.rememberTurn(name, w.offer.node, w.offer.turn)
 	}
+}
+
+func (l *Lane) rememberTurn(name, node string, t turn) {
+	nodes := l.turns[name]
+	if nodes == nil || len(nodes) >= maxTurnNodes {
+		if len(l.turns) >= maxTurns {
+			clear(l.turns)
+		}
+		nodes = make(map[string]turn)
+		l.turns[name] = nodes
+	}
+	nodes[node] = t
 }
 
 // tell has an offer told along with what else is written of the name. One that is

@@ -335,6 +335,7 @@ func (e *explorer) checkWake(w *world) {
 			if want := refs.wake(w.recs[i].LockName, self, w.now); !slices.Equal(got, want) {
 				e.fail("%s: wakes %v, by the reference %v", w.recs[i].LockName, got, want)
 			}
+			e.checkWakeFirst(&w.recs[i], self, got, w.now)
 		}
 	}
 }

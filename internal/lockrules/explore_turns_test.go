@@ -77,3 +77,29 @@ func (e *explorer) checkEldest(d Decision, req Request, age Millis) {
 		}
 	}
 }
+
+// checkWakeFirst: who is woken first is of those who gain, the eldest of them
+// among them; whoever is left out is spoken of; two of whom one writes are not
+// woken for a lock that nobody holds.
+func (e *explorer) checkWakeFirst(rec *Record, self string, all []string, now Millis) {
+	nodes, others := WakeFirst(*rec, self, now, func(Mark) bool { return false })
+	if others != (len(nodes) < len(all)) || len(all) > 0 && len(nodes) == 0 {
+		e.fail("%s: of %v wakes %v first, and says that there are others: %v", rec.LockName, all, nodes, others)
+	}
+	marks := refOf([]Record{*rec}, now)[rec.LockName].marks
+	writes := false
+	for _, node := range nodes {
+		writes = writes || marks[node].write
+		if !slices.Contains(all, node) {
+			e.fail("%s: wakes %s, which doesn't gain", rec.LockName, node)
+		}
+	}
+	if writes && len(nodes) > 1 && !HeldByAnybody(*rec, now) {
+		e.fail("%s: wakes %v, who can't all get in", rec.LockName, nodes)
+	}
+	for _, node := range all {
+		if !slices.ContainsFunc(nodes, func(n string) bool { return marks[n].since <= marks[node].since }) {
+			e.fail("%s: wakes %v, and not %s, which is elder", rec.LockName, nodes, node)
+		}
+	}
+}

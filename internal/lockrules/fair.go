@@ -1,5 +1,7 @@
 package lockrules
 
+import "slices"
+
 // StarvesAfter is how long somebody waits before age counts. Up to then whoever
 // is quickest gets in, and writers before readers, which costs the fewest messages
 // and idle moments; beyond it the eldest goes first, so that nobody is passed over
@@ -48,6 +50,37 @@ func GoesFirst(rec Record, self string, since, now Millis, skip func(Mark) bool)
 		}
 	}
 	return first, yes
+}
+
+// WakeFirst is whom of the nodes that [Wake] names it is enough to wake, since the
+// others can't get in beside them: the one whose waiter is the eldest, if it wants to
+// write, else all that want to read. others says that there are more, whom
+// somebody has to wake should none of these come. Those that skip tells of haven't
+// come before.
+func WakeFirst(rec Record, self string, now Millis, skip func(Mark) bool) (nodes []string, others bool) {
+	all := Wake(rec, self, now)
+	if len(all) < 2 || HeldByAnybody(rec, now) {
+		return all, false
+	}
+	var first *Mark
+	for i := range rec.Waiting {
+		m := &rec.Waiting[i]
+		if slices.Contains(all, m.Node) && (first == nil || m.Since < first.Since) && !skip(*m) {
+			first = m
+		}
+	}
+	switch {
+	case first == nil:
+		return all, false
+	case first.Write:
+		return []string{first.Node}, true
+	}
+	nodes = slices.DeleteFunc(all, func(node string) bool { return rec.waitsToWrite(node) })
+	return nodes, len(nodes) < len(all)
+}
+
+func (r *Record) waitsToWrite(node string) bool {
+	return slices.ContainsFunc(r.Waiting, func(m Mark) bool { return m.Node == node && m.Write })
 }
 
 // PassesAt is when a reader who has waited since then goes past the writers that

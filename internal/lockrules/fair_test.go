@@ -85,3 +85,41 @@ func TestReaderIsToldWhenItMayPass(t *testing.T) {
 	rec.WriteOwner = ptr(held("w", "n3"))
 	require.Zero(t, PassesAt(rec, start, start), "the release tells")
 }
+
+// TestWhoIsWokenFirst: two who can't both get in aren't both woken, and nobody is
+// left out without others being said to be there.
+func TestWhoIsWokenFirst(t *testing.T) {
+	t.Parallel()
+	old := func(node string, write bool, age Millis) Mark { return since(waits(node, write), start-age) }
+	for _, c := range []struct {
+		name    string
+		waiting []Mark
+		reads   []Holding
+		had     string
+		want    []string
+		others  bool
+	}{
+		{"nobody waits", nil, nil, "", nil, false},
+		{"one waits", []Mark{old("n2", true, 1)}, nil, "", []string{"n2"}, false},
+		{"of two writers the eldest", []Mark{old("n2", true, 1), old("n3", true, 2)}, nil, "", []string{"n3"}, true},
+		{"who didn't come before is passed over", []Mark{old("n2", true, 1), old("n3", true, 2)}, nil, "n3", []string{"n2"}, true},
+		{"readers together", []Mark{old("n2", false, 1), old("n3", false, 2)}, nil, "", []string{"n2", "n3"}, false},
+		{"readers, and not the writer that came after", []Mark{old("n2", false, 3), old("n3", true, 1), old("n4", false, 2)}, nil, "", []string{"n2", "n4"}, true},
+		{"the writer that came first", []Mark{old("n2", false, 1), old("n3", true, 3), old("n4", false, 2)}, nil, "", []string{"n3"}, false},
+		{"beside readers all who gain", []Mark{old("n2", false, 2), old("n3", false, 1)}, []Holding{held("r", "n4")}, "", []string{"n2", "n3"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			rec := record(c.reads...)
+			rec.Waiting = c.waiting
+			nodes, others := WakeFirst(rec, "n1", start, func(m Mark) bool { return m.Node == c.had })
+			require.Equal(t, c.want, nodes)
+			require.Equal(t, c.others, others)
+		})
+	}
+	rec := record()
+	rec.Waiting = []Mark{old("n2", true, 1), old("n3", true, 2)}
+	all, others := WakeFirst(rec, "n1", start, func(Mark) bool { return true })
+	require.Equal(t, []string{"n2", "n3"}, all, "none has come before: all")
+	require.False(t, others)
+}
