@@ -26,7 +26,8 @@ type debt struct {
 	due   time.Duration
 }
 
-// debts are those of all names. They belong to whoever has the baton.
+// debts are those of all names. They belong to whoever has the baton, and are
+// changed with Lane.mu held.
 type debts struct {
 	all map[string]debt
 	due time.Duration // not later than the first due; 0: none that hasn't been taken
@@ -78,6 +79,8 @@ func (p *plan) pay(name string) {
 // keepDebts notes what a committed plan owes, and what it has paid: the lock is
 // held, and who holds it will wake who waits; or all have been told.
 func (l *Lane) keepDebts(p *plan) {
+	l.mu.Lock() // Close counts them
+	defer l.mu.Unlock()
 	for _, name := range p.b.names { // also of a record that can't be read
 		if owed, owes := l.parked.debts.all[name]; owes && owed.isDue(p) {
 			delete(l.parked.debts.all, name)

@@ -75,7 +75,7 @@ func WakeFirst(rec Record, self string, now Millis, skip func(Mark) bool) (nodes
 	case first.Write:
 		return []string{first.Node}, true
 	}
-	nodes = slices.DeleteFunc(all, func(node string) bool { return rec.waitsToWrite(node) })
+	nodes = slices.DeleteFunc(all, rec.waitsToWrite)
 	return nodes, len(nodes) < len(all)
 }
 
