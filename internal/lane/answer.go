@@ -20,6 +20,8 @@ func (l *Lane) answer(p *plan) {
 	}
 	l.again = append(l.again, p.missed...)
 	l.mu.Unlock()
+	l.keepTurns(p)
+	l.keepDebts(p)
 	l.setDues(p)
 	l.tellOf(p)
 }
@@ -42,7 +44,7 @@ func (l *Lane) answerLocked(p *plan, a *answer) {
 		o.finishLocked(outcome{blockers: o.out.blockers})
 	default:
 		if a.out.granted {
-			l.countStreak(o, p)
+			l.forgetTurns(o, p)
 		}
 		l.goneLocked(a, false)
 		o.finishLocked(a.out)
@@ -84,26 +86,37 @@ func (l *Lane) parkLocked(o *op, a *answer, p *plan) {
 
 // setDues notes when the names that were looked at are to be tried next.
 func (l *Lane) setDues(p *plan) {
-	ms := p.now.Millis()
 	for name := range p.look {
-		w := p.recs[name]
-		if w == nil || l.parked.names[name] == nil {
-			continue
+		if w, q := p.recs[name], l.parked.names[name]; w != nil && q != nil {
+			l.parked.setDue(name, p.dueOf(name, w, q))
 		}
-		next := lockrules.NextLapse(w.rec, ms)
-		if p.standing.Until > ms {
-			next = p.standing.Until
-		}
-		var due time.Duration
-		if next != 0 {
-			due = p.s.local(next) + time.Millisecond
-		}
-		// A grace that is over, the other node having got in, is no reason to try.
-		if s := l.streaks[name]; s != nil && s.until > p.t && (due == 0 || s.until < due) {
-			due = s.until
-		}
-		l.parked.setDue(name, due)
 	}
+}
+
+// dueOf is when something that keeps those out who are parked for name ends by
+// itself: what is held lapses, the hold-off or a grace is over, or the first reader
+// has waited long enough to go past the writers.
+func (p *plan) dueOf(name string, w *work, q *queue) (due time.Duration) {
+	first := func(at time.Duration) {
+		if at > 0 && (due == 0 || at < due) {
+			due = at
+		}
+	}
+	ms := p.now.Millis()
+	next := lockrules.NextLapse(w.rec, ms)
+	if p.standing.Until > ms {
+		next = p.standing.Until
+	}
+	if next != 0 {
+		first(p.s.local(next) + time.Millisecond)
+	}
+	if len(q.readers) > 0 && next != 0 {
+		if at := lockrules.PassesAt(w.rec, q.readers[0].since.Millis(), ms); at != 0 {
+			first(p.s.local(at) + time.Millisecond)
+		}
+	}
+	first(p.l.graceEnds(name, &w.rec, p.t))
+	return due
 }
 
 // tellOf reports hold-off and waiting, outside of the lane's mutex.

@@ -98,7 +98,7 @@ func (l *Lane) Close(ctx context.Context) {
 func (l *Lane) claimWhenIdle(ctx context.Context) {
 	for {
 		l.mu.Lock()
-		work := !l.quitting() && (len(l.pending)+len(l.touched)+len(l.leaving)+len(l.again)+len(l.parked.all) > 0)
+		work := !l.quitting() && (len(l.pending)+len(l.touched)+len(l.leaving)+len(l.again)+len(l.parked.all)+len(l.parked.debts.all) > 0)
 		if l.retired || !l.running && !work {
 			l.running, l.retired = true, true
 			l.mu.Unlock()

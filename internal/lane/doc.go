@@ -14,7 +14,8 @@
 // mark is written into the records it waits for. It is tried again when
 // somebody lets go (this process hands the lock over in the releasing
 // transaction; other nodes publish to those whose marks they see), when
-// something in its way lapses, and with each poll.
+// something in its way lapses, and with each poll. Once somebody on another node
+// starves, this one lets it go first, for a moment.
 //
 // # What it doesn't give
 //

@@ -125,11 +125,11 @@ func (p *plan) mark() {
 		if err != nil {
 			continue
 		}
-		after, changed, opened := lockrules.SetMark(w.rec, p.l.cfg.Node, p.waits(name), p.now.Millis(), lasts)
-		if changed {
-			w.rec, w.dirty = after, true
+		after, changed, opened := lockrules.SetMark(w.rec, p.l.cfg.Node, p.waiters(name), p.now.Millis(), lasts)
+		if changed || w.dirty { // who is the first is written along with something else only
+			w.rec, w.dirty, w.opened = after, true, w.opened || opened
 		}
-		w.opened = w.opened || opened
+		w.tell()
 	}
 }
 
@@ -145,32 +145,39 @@ func sortedKeys(set map[string]struct{}) []string {
 	return keys
 }
 
-func (p *plan) waits(name string) lockrules.Waits {
-	waits := lockrules.Nobody
+// waiters is who will be parked here for name: what they want, and since when
+// the first of them waits.
+func (p *plan) waiters(name string) lockrules.Waiters {
+	ws := lockrules.Waiters{Want: lockrules.Nobody, Since: p.now.Millis()}
+	add := func(want lockrules.Waits, since lockrules.Millis) {
+		ws.Want, ws.Since = max(ws.Want, want), min(ws.Since, since)
+	}
 	if q := p.l.parked.names[name]; q != nil {
-		if p.anyLeft(q.writers) {
-			return lockrules.SomeWrites
+		if o := p.firstLeft(q.writers); o != nil {
+			add(lockrules.SomeWrites, p.since(o))
 		}
-		if p.anyLeft(q.readers) {
-			waits = lockrules.SomeRead
+		if o := p.firstLeft(q.readers); o != nil {
+			add(lockrules.SomeRead, p.since(o))
 		}
 	}
 	for _, o := range p.arrived {
 		switch {
 		case o.wants(name, lockrules.Write):
-			return lockrules.SomeWrites
+			add(lockrules.SomeWrites, p.since(o))
 		case o.wants(name, lockrules.Read):
-			waits = lockrules.SomeRead
+			add(lockrules.SomeRead, p.since(o))
 		}
 	}
-	return waits
+	return ws
 }
 
-func (p *plan) anyLeft(ops []*op) bool {
-	return slices.ContainsFunc(ops, func(o *op) bool {
-		_, in := p.granted[o]
-		return !in
-	})
+func (p *plan) firstLeft(ops []*op) *op {
+	for _, o := range ops {
+		if _, in := p.granted[o]; !in {
+			return o
+		}
+	}
+	return nil
 }
 
 // write turns the working state into what is to be written and published. It
@@ -221,7 +228,7 @@ func (p *plan) publish() {
 		if !w.opened {
 			continue
 		}
-		for _, node := range lockrules.Wake(w.rec, p.l.cfg.Node, p.now.Millis()) {
+		for _, node := range p.wakes(name, w) {
 			if wake[node] == nil {
 				nodes = append(nodes, node)
 			}

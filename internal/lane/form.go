@@ -76,7 +76,7 @@ func (l *Lane) takeNamesLocked(now time.Duration) []string {
 		}
 	}
 	clear(l.woken)
-	for _, name := range l.parked.takeDue(now, nil) {
+	for _, name := range l.parked.takeDue(now, l.parked.debts.take(now, l.closed, nil)) {
 		l.touched[name] = struct{}{}
 	}
 	if len(l.touched) == 0 {

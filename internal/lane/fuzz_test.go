@@ -62,8 +62,8 @@ func requireRulesHold(t *testing.T, rec lockrules.Record) {
 	rec, _ = lockrules.Settle(rec, now)
 	requireLasts(t, rec, now)
 	lockrules.NextLapse(rec, now)
-	lockrules.Wake(rec, "n1", now)
-	marked, _, _ := lockrules.SetMark(rec, "n1", lockrules.SomeWrites, now, 15_000)
+	requireTurns(t, rec, now)
+	marked, _, _ := lockrules.SetMark(rec, "n1", lockrules.Waiters{Want: lockrules.SomeWrites, Since: now}, now, 15_000)
 	requireLasts(t, marked, now)
 	for _, mode := range []lockrules.Mode{lockrules.Read, lockrules.Write} {
 		req := lockrules.Request{Asker: lockrules.Asker{ID: "fuzz's own", Owner: "o", Node: "n1"},
@@ -81,6 +81,21 @@ func requireRulesHold(t *testing.T, rec lockrules.Record) {
 		require.True(t, ok)
 		_, met, _ := lockrules.ReleaseOne(after[0], lockrules.Release{ID: req.ID, Outcome: lockrules.OK}, now+60_000)
 		require.Equal(t, lockrules.Done, met)
+	}
+}
+
+// requireTurns: who is woken first is somebody, if anybody gains, and who goes first
+// has come before.
+func requireTurns(t *testing.T, rec lockrules.Record, now lockrules.Millis) {
+	t.Helper()
+	nobody := func(lockrules.Mark) bool { return false }
+	all := lockrules.Wake(rec, "n1", now)
+	first, others := lockrules.WakeFirst(rec, "n1", now, nobody)
+	require.Equal(t, len(all) > 0, len(first) > 0)
+	require.Equal(t, len(first) < len(all), others)
+	if m, yes := lockrules.GoesFirst(rec, "n1", now, now, nobody); yes {
+		require.Contains(t, all, m.Node)
+		require.Less(t, m.Since, now)
 	}
 }
 

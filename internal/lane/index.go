@@ -15,6 +15,7 @@ type index struct {
 	names map[string]*queue
 	seq   uint64
 	due   time.Duration // not later than the first due of any queue; 0: none
+	debts debts
 }
 
 // queue is who is parked for one name.
@@ -25,7 +26,7 @@ type queue struct {
 }
 
 func newIndex() index {
-	return index{all: make(map[*op]struct{}), names: make(map[string]*queue)}
+	return index{all: make(map[*op]struct{}), names: make(map[string]*queue), debts: newDebts()}
 }
 
 func (x *index) add(o *op) {
@@ -113,15 +114,19 @@ func (x *index) takeDue(now time.Duration, to []string) []string {
 	return to
 }
 
-// nextDue is when something parked is to be tried, by its queue's due or by the poll.
+// nextDue is when something parked is to be tried, by its queue's due or by the
+// poll, or a debt is to be paid.
 func (x *index) nextDue(pollAt time.Duration) time.Duration {
-	switch {
-	case len(x.all) == 0:
-		return 0
-	case x.due == 0:
-		return pollAt
+	due := x.debts.due
+	if len(x.all) == 0 {
+		return due
 	}
-	return min(x.due, pollAt)
+	for _, d := range [...]time.Duration{x.due, pollAt} {
+		if due == 0 || d != 0 && d < due {
+			due = d
+		}
+	}
+	return due
 }
 
 // inOrder is everything parked, in arrival order.

@@ -138,7 +138,7 @@ type Lane struct {
 	snap    *snapshot
 	decoded map[string]*entry // of names that were read or written a short while ago
 	parked  index
-	streaks map[string]*streak
+	turns   turns
 	doubt   map[string]struct{} // names whose records a commit of unknown outcome wrote
 	fails   int                 // exchanges that failed in a row
 	quick   int                 // exchanges that were quick in a row
@@ -178,7 +178,7 @@ func New(cfg Config) *Lane {
 		touched:   make(map[string]struct{}),
 		woken:     make(map[string]struct{}),
 		parked:    newIndex(),
-		streaks:   make(map[string]*streak),
+		turns:     make(turns),
 		decoded:   make(map[string]*entry),
 		doubt:     make(map[string]struct{}),
 		lease:     millis(cfg.Lease),

@@ -175,21 +175,33 @@ func TestReadersGetInTogether(t *testing.T) {
 	})
 }
 
+// TestWriterComesBeforeReadersThatCameBeforeIt as long as those don't starve.
 func TestWriterComesBeforeReadersThatCameBeforeIt(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *setting) {
-		a, b := s.node(), s.node()
-		a.get("w", write("n"))
-		r := a.start(t.Context(), "r", readOf("n"), time.Hour)
-		w := b.start(t.Context(), "w2", write("n"), time.Hour)
-		r0 := a.try(t.Context(), "r0", readOf("n"), 0)
-		require.False(t, r0.granted)
-		a.let("w", "n")
-		time.Sleep(20 * moment)
-		require.True(t, w().granted)
-		require.False(t, r().done)
-		b.let("w2", "n")
-		time.Sleep(20 * moment)
-		require.True(t, r().granted)
+		for i, starves := range []bool{false, true} {
+			a, b := s.node(), s.node()
+			n := id("%d", i)
+			a.get("w", write(n))
+			r := startNow(func() answerOf { return *a.try(t.Context(), "r", readOf(n), time.Hour) })
+			time.Sleep(4 * moment)
+			w := startNow(func() answerOf { return *b.try(t.Context(), "w2", write(n), time.Hour) })
+			time.Sleep(8 * moment)
+			require.False(t, a.try(t.Context(), "r0", readOf(n), 0).granted)
+			if starves {
+				time.Sleep(starving)
+			}
+			a.let("w", n)
+			time.Sleep(20 * moment)
+			require.Equal(t, !starves, w().granted)
+			require.Equal(t, starves, r().granted)
+			if starves {
+				a.let("r", n)
+			} else {
+				b.let("w2", n)
+			}
+			time.Sleep(20 * moment)
+			require.True(t, w().granted && r().granted)
+		}
 	})
 }
 

@@ -25,6 +25,9 @@ type work struct {
 	dirty  bool
 	opened bool // others may get in
 	exists bool
+	offer  *offer // another node is let go first
+	all    bool   // all who gain are to be told
+	debt   *debt  // others gain who are not told
 }
 
 // answer is what an operation gets if the plan is committed.
@@ -36,8 +39,7 @@ type answer struct {
 	left bool
 }
 
-// plan is a decided batch: nothing of it counts before the commit, but for the
-// streaks, which say only whose turn it is and may be a little off.
+// plan is a decided batch: nothing of it counts before the commit.
 type plan struct {
 	l        *Lane
 	b        *batch
@@ -83,6 +85,7 @@ func (l *Lane) decideOnce(b *batch, names []string) *plan {
 	for _, name := range b.names {
 		p.lookAt(name)
 		p.handOver(name)
+		p.pay(name)
 	}
 	p.tryArrived()
 	p.mark()
@@ -219,7 +222,9 @@ func (p *plan) attempt(o *op) (lockrules.Decision, error) {
 		b := lockrules.Blocker{Name: o.names[0], Reason: lockrules.NotYetUp, Since: ms, Until: p.standing.Until}
 		return lockrules.Decision{Blockers: []lockrules.Blocker{b}, RetryAt: b.Until}, nil
 	}
-	d := lockrules.Acquire(recs, o.req, p.now, func(name string) (lockrules.Blocker, bool) { return p.localWriter(o, name) })
+	req := o.req
+	req.Since = p.since(o)
+	d := lockrules.Acquire(recs, req, p.now, func(name string) (lockrules.Blocker, bool) { return p.localWriter(o, name) })
 	if d.Granted {
 		if b, yields := p.yields(o); yields {
 			p.lookAt(o.names...) // the end of the grace is a due of the name yielded
@@ -227,6 +232,14 @@ func (p *plan) attempt(o *op) (lockrules.Decision, error) {
 		}
 	}
 	return d, nil
+}
+
+// since is when the operation began to wait: now, if it hasn't yet.
+func (p *plan) since(o *op) lockrules.Millis {
+	if !o.waiting {
+		return p.now.Millis()
+	}
+	return o.since.Millis()
 }
 
 // localWriter finds somebody of this node who waits to write name.
@@ -248,7 +261,7 @@ func (p *plan) localWriter(asking *op, name string) (lockrules.Blocker, bool) {
 
 func (p *plan) waitingWriter(o *op, name string) lockrules.Blocker {
 	return lockrules.Blocker{Name: name, Reason: lockrules.WriterWaits, Mode: lockrules.Write, ID: o.req.ID,
-		Owner: o.req.Owner, Node: o.req.Node, Since: o.since.Millis(), Until: p.now.Millis() + millis(p.l.cfg.PollDelay)}
+		Owner: o.req.Owner, Node: o.req.Node, Since: p.since(o), Until: p.now.Millis() + millis(p.l.cfg.PollDelay)}
 }
 
 func (o *op) wants(name string, mode lockrules.Mode) bool {

@@ -21,9 +21,19 @@
 //	other writes              blocked             blocked
 //	other waits to write      blocked             granted
 //	 … and own read           granted             granted (an upgrade isn't blocked by a waiting writer)
+//	 … who came no earlier    once it starves     granted
 //	own node's writer waits   judged by what is parked on the node, not by its mark
 //
 // Several locks are granted together or not at all.
+//
+// # Whose turn it is
+//
+// Up to 25 ms of waiting ([StarvesAfter]) it is a race that writers win against
+// readers. Whoever has waited longer starves, and age decides: a reader goes past
+// the writers that came no earlier, and a writer that could be granted leaves the
+// lock to a node whose eldest has waited longer by as much ([GoesFirst]). The rules
+// only say so; for how long a node that doesn't come is waited for, and that nested
+// calls and single attempts don't stand back, is up to who asks.
 //
 // # Invariants
 //
@@ -38,6 +48,8 @@
 //     that Redis' clock went back, and counts as one lease from now.
 //   - A waiting writer blocks new readers, never itself and never its own chain;
 //     its mark blocks nobody once it has lapsed.
+//   - Once it starves, whoever has waited for longest of all is kept out by those
+//     who hold only, and stands back for nobody.
 //   - Every operation may run twice: an acquire that finds its id holding is
 //     granted, a release that finds it released is done. So an operation whose
 //     reply was lost simply runs again.

@@ -47,7 +47,7 @@ func (e *explorer) describe(b []byte, w *world, names, owners []int) []byte {
 	}
 	for _, n := range names {
 		for _, node := range e.marks {
-			b = append(b, w.markByte(n, node))
+			b = w.appendMark(b, n, node)
 		}
 		b = append(b, w.heldOn(n)...)
 	}
@@ -70,14 +70,15 @@ func (w *world) holdingByte(s *slot, name int) byte {
 	return byte('A' + 10*int(mode) + int(left))
 }
 
-func (w *world) markByte(name int, node string) byte {
+func (w *world) appendMark(b []byte, name int, node string) []byte {
 	for i := range w.recs[name].Waiting {
 		m := &w.recs[name].Waiting[i]
 		if m.Node == node && m.Alive(w.now) {
-			return byte('a' + m.end(w.now) - w.now + map[bool]Millis{true: 10}[m.Write])
+			left := byte('a' + m.end(w.now) - w.now + map[bool]Millis{true: 10}[m.Write])
+			return append(b, left, byte('A'+w.now-m.Since))
 		}
 	}
-	return '.'
+	return append(b, '.')
 }
 
 // heldOn is what is released but alive.

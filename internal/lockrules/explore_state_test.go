@@ -37,6 +37,7 @@ func (e *explorer) checkState(w *world) {
 		}
 	}
 	e.checkAllOrNone(w)
+	e.checkTurns(w)
 }
 
 // checkOneWriterOrReaders: two holdings of which one writes are of one chain,

@@ -25,8 +25,10 @@ func (e *explorer) everyStep(w *world) {
 	}
 	for _, node := range e.marks {
 		for i := range w.recs {
-			for _, waits := range []Waits{Nobody, SomeRead, SomeWrites} {
-				e.mark(w, i, node, waits)
+			e.mark(w, i, node, Waiters{Want: Nobody})
+			for _, age := range e.ages {
+				e.mark(w, i, node, Waiters{Want: SomeRead, Since: w.now - age})
+				e.mark(w, i, node, Waiters{Want: SomeWrites, Since: w.now - age})
 			}
 		}
 	}
@@ -95,8 +97,9 @@ func acquired(recs []Record, req Request) []Want {
 // must not make a difference.
 func (e *explorer) acquire(w *world, req Request) (recs []Record, granted bool) {
 	before := w.of(req.Wants)
+	e.checkWaited(before, req, w.now)
 	d := Acquire(before, req, instant(w.now), nil)
-	why := e.refs.inTheWay(req, false)
+	why := e.refs.inTheWay(req, nil, w.now)
 	if d.Granted != (len(why) == 0) || !maps.Equal(reasons(d.Blockers), why) {
 		e.fail("%v: granted %v, blockers %v, by the reference %v", req, d.Granted, d.Blockers, why)
 	}
@@ -117,6 +120,10 @@ func (e *explorer) acquire(w *world, req Request) (recs []Record, granted bool) 
 	return d.Records, true
 }
 
+func equalReasons(blockers []Blocker, why map[string]Millis) bool {
+	return maps.Equal(reasons(blockers), why)
+}
+
 // reasons is the blockers in the words of the reference.
 func reasons(blockers []Blocker) map[string]Millis {
 	why := map[string]Millis{}
@@ -132,11 +139,14 @@ func reasons(blockers []Blocker) map[string]Millis {
 
 // checkParked asks once more, with a writer parked on the own node.
 func (e *explorer) checkParked(recs []Record, req Request, now Millis) {
-	d := Acquire(recs, req, instant(now), func(name string) (Blocker, bool) {
-		return Blocker{Name: name, Reason: WriterWaits, Mode: Write, Node: req.Node, Until: parkedUntil}, true
-	})
-	if why := e.refs.inTheWay(req, true); d.Granted != (len(why) == 0) || !maps.Equal(reasons(d.Blockers), why) {
-		e.fail("%v beside a parked writer: granted %v, blockers %v, by the reference %v", req, d.Granted, d.Blockers, why)
+	for _, age := range waitedFor {
+		since := now - age
+		d := Acquire(recs, req, instant(now), func(name string) (Blocker, bool) {
+			return Blocker{Name: name, Reason: WriterWaits, Mode: Write, Node: req.Node, Since: since, Until: parkedUntil}, true
+		})
+		if why := e.refs.inTheWay(req, &since, now); d.Granted != (len(why) == 0) || !maps.Equal(reasons(d.Blockers), why) {
+			e.fail("%v beside a writer parked since %d: granted %v, blockers %v, by the reference %v", req, since, d.Granted, d.Blockers, why)
+		}
 	}
 }
 
@@ -190,7 +200,7 @@ func (e *explorer) again(w *world, o, i int) {
 	req := Request{Asker: Asker{ID: s.id, Owner: "o", Node: e.space.owners[o], Chain: w.chain(o, s.parent)}, Wants: s.wants, LeaseMillis: leaseTime}
 	before := w.of(s.wants)
 	d := Acquire(before, req, instant(w.now), nil)
-	why := e.refs.inTheWay(req, false)
+	why := e.refs.inTheWay(req, nil, w.now)
 	if d.Granted != (len(why) == 0) {
 		e.fail("%v again: granted %v, by the reference %v", req, d.Granted, why)
 	}
@@ -292,23 +302,25 @@ func (w *world) drop(o, i int) {
 	w.owners[o][i] = slot{}
 }
 
-func (e *explorer) mark(w *world, i int, node string, waits Waits) {
+func (e *explorer) mark(w *world, i int, node string, waiters Waiters) {
 	rec := w.recs[i]
-	after, changed, opened := SetMark(rec, node, waits, w.now, markTime)
-	want := e.refs.setMark(rec.LockName, node, waits, w.now, markTime)
+	after, changed, opened := SetMark(rec, node, waiters, w.now, markTime)
+	want := e.refs.setMark(rec.LockName, node, waiters, w.now, markTime)
 	next := w.with([]Record{after})
-	e.same(want, next.recs, w.now, "%s marks %s: %d", node, rec.LockName, waits)
-	if !changed && !reflect.DeepEqual(rec, after) {
+	e.same(want, next.recs, w.now, "%s marks %s: %v", node, rec.LockName, waiters)
+	old, there := e.refs[rec.LockName].marks[node]
+	m := want[rec.LockName].marks[node]
+	if !changed && (there != (waiters.Want != Nobody) || old.write != m.write) {
 		e.fail("%s marks %s: changed, but says that it has not", node, rec.LockName)
 	}
-	if old := e.refs[rec.LockName].marks[node]; old.write && waits != SomeWrites && !opened {
+	if old.write && (!m.write || old.since < m.since) && !opened {
 		e.fail("%s marks %s: who stepped down for its writer isn't told", node, rec.LockName)
 	}
-	if _, changed, _ := SetMark(after, node, waits, w.now, markTime); changed {
+	if _, changed, _ := SetMark(after, node, waiters, w.now, markTime); changed {
 		e.fail("%s marks %s twice", node, rec.LockName)
 	}
 	e.checkWake(&next)
-	e.reach(next, "%s marks %s: %d", node, rec.LockName, waits)
+	e.reach(next, "%s marks %s: %v", node, rec.LockName, waiters)
 }
 
 func (e *explorer) checkWake(w *world) {
@@ -320,9 +332,10 @@ func (e *explorer) checkWake(w *world) {
 		for _, self := range []string{"", "n1", "n2"} {
 			got := Wake(w.recs[i], self, w.now)
 			slices.Sort(got)
-			if want := refs.wake(w.recs[i].LockName, self); !slices.Equal(got, want) {
+			if want := refs.wake(w.recs[i].LockName, self, w.now); !slices.Equal(got, want) {
 				e.fail("%s: wakes %v, by the reference %v", w.recs[i].LockName, got, want)
 			}
+			e.checkWakeFirst(&w.recs[i], self, got, w.now)
 		}
 	}
 }

@@ -15,6 +15,8 @@ type Asker struct {
 	Node  string
 	// Chain holds the ids of the acquisitions that the call is nested in.
 	Chain []string
+	// Since is when it began to wait; 0: it has not waited.
+	Since Millis
 }
 
 // own says whether a holding belongs to the asker or to its chain.
@@ -113,16 +115,18 @@ func appendBlockers(to []Blocker, rec *Record, want Mode, who *Asker, now Millis
 }
 
 // appendWaitingWriters adds the writers that a new reader has to let pass.
+// One that starves lets only those pass who came before it.
 func appendWaitingWriters(to []Blocker, rec *Record, who *Asker, now Millis, local LocalWriter) []Blocker {
 	for i := range rec.Waiting {
 		m := &rec.Waiting[i]
-		if m.Write && m.Node != who.Node && m.Alive(now) {
+		if m.Write && m.Node != who.Node && m.Alive(now) && !who.passes(m.Since, now) {
 			to = append(to, Blocker{Name: rec.LockName, Reason: WriterWaits, Mode: Write,
-				Node: m.Node, Since: m.Since, Until: m.end(now)})
+				Node: m.Node, Since: m.Since, Until: who.passesAt(m.Since, m.end(now))})
 		}
 	}
 	if local != nil {
-		if b, waits := local(rec.LockName); waits {
+		if b, waits := local(rec.LockName); waits && !who.passes(b.Since, now) {
+			b.Until = who.passesAt(b.Since, b.Until)
 			to = append(to, b)
 		}
 	}

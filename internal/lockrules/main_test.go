@@ -37,6 +37,14 @@ func waits(node string, write bool) Mark {
 	return Mark{Node: node, Write: write, Since: start, Until: start + lasts, LastsMillis: lasts}
 }
 
+// elder is the mark of somebody who came a moment before.
+func elder(m Mark) Mark { return since(m, m.Since-1) }
+
+func since(m Mark, at Millis) Mark {
+	m.Since = at
+	return m
+}
+
 // record is a record of x with these readers.
 func record(readers ...Holding) Record {
 	r := Empty("x")

@@ -23,6 +23,7 @@ var (
 	otherWrite = part{"other write", func(r *Record) { r.WriteOwner = ptr(held("other", "n2")) }}
 	otherWaits = part{"other node's writer", func(r *Record) { r.Waiting = append(r.Waiting, waits("n2", true)) }}
 	readWaits  = part{"third node's reader", func(r *Record) { r.Waiting = append(r.Waiting, waits("n3", false)) }}
+	noEarlier  = part{"other node's writer as old", func(r *Record) { r.Waiting = append(r.Waiting, since(waits("n2", true), comes)) }}
 	ownMark    = part{"own node's writer", func(r *Record) { r.Waiting = append(r.Waiting, waits("n1", true)) }}
 )
 
@@ -32,6 +33,8 @@ type matrixRow struct {
 	read, write string // the cells
 	parts       []part // in each order; a row that says "others" has two of them
 }
+
+const onceItStarves = "once it starves"
 
 const judgedByParked = "judged by what is parked on the node, not by its mark"
 
@@ -44,6 +47,7 @@ var matrix = []matrixRow{
 	{"other writes", "blocked", "blocked", []part{otherWrite}},
 	{"other waits to write", "blocked", "granted", []part{otherWaits, readWaits}},
 	{"… and own read", "granted", "granted (an upgrade isn't blocked by a waiting writer)", []part{otherWaits, ownRead, readWaits}},
+	{"… who came no earlier", onceItStarves, "granted", []part{noEarlier, readWaits}},
 	{"own node's writer waits", judgedByParked, "", []part{ownMark, readWaits}},
 }
 
@@ -91,8 +95,12 @@ func TestCompatibilityCellByCell(t *testing.T) {
 					p.add(&rec)
 				}
 				for mode, cell := range map[Mode]string{Read: row.read, Write: row.write} {
-					if row.read == judgedByParked {
+					switch cell {
+					case judgedByParked, "":
 						checkJudgedByParked(t, rec, mode)
+						continue
+					case onceItStarves:
+						checkOnceItStarves(t, rec, mode)
 						continue
 					}
 					checkCell(t, rec, mode, strings.HasPrefix(cell, "granted"))
@@ -117,6 +125,30 @@ func checkCell(t *testing.T, rec Record, mode Mode, granted bool) {
 		require.Equal(t, granted, Acquire([]Record{rec}, req, instant(start+lease-1), nil).Granted, "%v at its last moment", mode)
 	}
 	require.True(t, Acquire([]Record{rec}, req, instant(start+lease), nil).Granted, "%v when all has lapsed", mode)
+}
+
+// comes is when somebody has come who begins to starve right after start.
+const comes = start - StarvesAfter
+
+// checkOnceItStarves asks as one that came with the writer, a moment before it, and
+// a moment after.
+func checkOnceItStarves(t *testing.T, rec Record, mode Mode) {
+	t.Helper()
+	for _, before := range []Millis{0, 1} {
+		req := asks("me", "n1", mode)
+		req.Since = comes - before
+		d := Acquire([]Record{rec}, req, instant(start-before), nil)
+		require.False(t, d.Granted)
+		require.Equal(t, start-before+1, d.RetryAt)
+		require.True(t, Acquire([]Record{rec}, req, instant(d.RetryAt), nil).Granted)
+	}
+	req := asks("me", "n1", mode)
+	for _, since := range []Millis{0, comes + 1, start} { // 0: one that has not waited
+		req.Since = since
+		for at := start; at < start+lasts; at++ {
+			require.False(t, Acquire([]Record{rec}, req, instant(at), nil).Granted, "since %d at %d", since, at)
+		}
+	}
 }
 
 // checkJudgedByParked gives the own node's mark the chance to speak for

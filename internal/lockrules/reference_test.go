@@ -29,8 +29,8 @@ type refHold struct {
 }
 
 type refMark struct {
-	write        bool
-	until, lasts Millis
+	write               bool
+	since, until, lasts Millis
 }
 
 func (h refHold) key() string {
@@ -54,7 +54,7 @@ func refOf(recs []Record, now Millis) refLocks {
 		for _, m := range rec.Waiting {
 			until := min(m.Until, now+m.LastsMillis)
 			if now < until {
-				l.marks[m.Node] = refMark{write: m.Write, until: until, lasts: m.LastsMillis}
+				l.marks[m.Node] = refMark{write: m.Write, since: m.Since, until: until, lasts: m.LastsMillis}
 			}
 		}
 		locks[rec.LockName] = l
@@ -111,12 +111,17 @@ func (h refHold) own(a Asker) bool {
 	return !h.released && (h.id == a.ID || slices.Contains(a.Chain, h.id))
 }
 
+// refPatience is for how long who waits first is not asked.
+const refPatience = 25
+
 // inTheWay tells what blocks the request, each with the moment it lapses.
 //
 // Write: no other holding alive outside the caller's chain. Read: no other
 // writer alive outside the chain, and no writer waiting on another node, or
-// parked on this one, unless the chain holds the name already.
-func (s refLocks) inTheWay(req Request, parked bool) map[string]Millis {
+// parked on this one, unless the chain holds the name already. A reader that has
+// run out of patience doesn't mind the waiting writers that haven't been there
+// before it.
+func (s refLocks) inTheWay(req Request, parked *Millis, now Millis) map[string]Millis {
 	why := map[string]Millis{}
 	for _, w := range req.Wants {
 		l := s[w.Name]
@@ -130,13 +135,22 @@ func (s refLocks) inTheWay(req Request, parked bool) map[string]Millis {
 		if w.Mode == Write || holdsIt {
 			continue
 		}
-		for node, m := range l.marks {
-			if m.write && node != req.Node {
-				why[w.Name+" awaited by "+node] = m.until
+		await := func(node string, since, until Millis) {
+			patience := req.Since + refPatience + 1
+			switch {
+			case req.Since == 0 || since < req.Since:
+				why[w.Name+" awaited by "+node] = until
+			case now < patience:
+				why[w.Name+" awaited by "+node] = min(until, patience)
 			}
 		}
-		if parked {
-			why[w.Name+" awaited by "+req.Node] = parkedUntil
+		for node, m := range l.marks {
+			if m.write && node != req.Node {
+				await(node, m.since, m.until)
+			}
+		}
+		if parked != nil {
+			await(req.Node, *parked, parkedUntil)
 		}
 	}
 	return why
@@ -149,7 +163,7 @@ const parkedUntil Millis = math.MaxInt32
 func (s refLocks) retryAt(req Request, now Millis) Millis {
 	own := append([]string{req.ID}, req.Chain...)
 	for at := now; ; at++ {
-		if len(s.at(at, own).inTheWay(req, false)) == 0 {
+		if len(s.at(at, own).inTheWay(req, nil, at)) == 0 {
 			return at
 		}
 	}
@@ -234,28 +248,29 @@ func (s refLocks) renew(id string, names []string, lease, now Millis) (after ref
 	return after, true
 }
 
-// setMark says what the node's waiters want; a mark that says so already is
-// left alone for the first third of its time.
-func (s refLocks) setMark(name, node string, waits Waits, now, lasts Millis) refLocks {
+// setMark says what the node's waiters want, and since when; a mark that says so
+// already is left alone for the first third of its time.
+func (s refLocks) setMark(name, node string, w Waiters, now, lasts Millis) refLocks {
 	after := s.copy()
 	old, there := after[name].marks[node]
-	if waits == Nobody {
+	if w.Want == Nobody {
 		delete(after[name].marks, node)
 		return after
 	}
 	used := now - (old.until - lasts)
-	if there && old.write == (waits == SomeWrites) && 3*used < lasts {
+	if there && old.since == w.Since && old.write == (w.Want == SomeWrites) && 3*used < lasts {
 		return after
 	}
-	after[name].marks[node] = refMark{write: waits == SomeWrites, until: now + lasts, lasts: lasts}
+	after[name].marks[node] = refMark{write: w.Want == SomeWrites, since: w.Since, until: now + lasts, lasts: lasts}
 	return after
 }
 
 // wake names the nodes of which a waiter could be granted the lock, were those
 // gone who have released already: the best placed of its possible waiters. A
 // reader whose chain holds the lock, and whoever is nested in its writer, has
-// it by reuse and does not wait.
-func (s refLocks) wake(name, self string) []string {
+// it by reuse and does not wait. A reader that only has to wait until its patience
+// has run out is told as well.
+func (s refLocks) wake(name, self string, now Millis) []string {
 	l := s[name].copy()
 	maps.DeleteFunc(l.holds, func(_ string, h refHold) bool { return h.released })
 	var nodes []string
@@ -263,7 +278,7 @@ func (s refLocks) wake(name, self string) []string {
 		if node == self {
 			continue
 		}
-		waiter := Request{Asker: Asker{ID: "a waiter", Node: node}, Wants: []Want{{Name: name, Mode: Read}}}
+		waiter := Request{Asker: Asker{ID: "a waiter", Node: node, Since: m.since}, Wants: []Want{{Name: name, Mode: Read}}}
 		if m.write {
 			waiter.Wants[0].Mode = Write
 			for _, h := range l.holds {
@@ -272,10 +287,30 @@ func (s refLocks) wake(name, self string) []string {
 				}
 			}
 		}
-		if len((refLocks{name: l}).inTheWay(waiter, false)) == 0 {
+		if len((refLocks{name: l}).inTheWay(waiter, nil, max(now, m.since+refPatience+1))) == 0 {
 			nodes = append(nodes, node)
 		}
 	}
 	slices.Sort(nodes)
+	return nodes
+}
+
+// goesFirst is the node that has waited longest of those that self has to let go
+// first; empty if there is none. Of two that have waited as long it is either. The
+// node but has had its turn.
+func (s refLocks) goesFirst(name, self, but string, since, now Millis) (nodes []string) {
+	var eldest Millis
+	for _, node := range s.wake(name, self, now) {
+		m := s[name].marks[node]
+		if node == but || now-m.since <= refPatience || since-m.since <= refPatience {
+			continue
+		}
+		switch {
+		case len(nodes) == 0 || m.since < eldest:
+			nodes, eldest = []string{node}, m.since
+		case m.since == eldest:
+			nodes = append(nodes, node)
+		}
+	}
 	return nodes
 }

@@ -21,12 +21,17 @@ import (
 // its arguments; NAME is a lock, ID an acquisition, NODE a node, and times are
 // milliseconds:
 //
-//	acquire ID NODE [in=ID,ID…] [lease=60] [keep] [parked=NAME,…] read:NAME… write:NAME…
+//	acquire ID NODE [in=ID,ID…] [lease=60] [keep] [since=MS] [parked=NAME,…] read:NAME… write:NAME…
+//	                             since: when it began to wait;
 //	                             parked: somebody on the own node waits to write that
 //	release ID [ok|error|panic|lost|undone] [hold=MS] [text=WORD]
 //	                             in all locks that were asked for; says whom it wakes
 //	renew ID [seen=N]
-//	mark NODE NAME nobody|read|write
+//	mark NODE NAME nobody|read|write [since=MS]
+//	                             since: when the first of those who wait there began
+//	first NODE NAME [since=MS] [but=NODE,…]
+//	                             whom one of NODE lets go first who could write and waits since;
+//	                             but: these have had their turn
 //	advance MS, back MS          move the clock; back is a clock that was set back
 //	settle NAME                  what the first transaction after that does
 //	lose NAME…                   the records are gone (evicted, deleted by hand)
@@ -133,7 +138,7 @@ func (s *script) millis(text string, otherwise Millis) Millis {
 func (s *script) command(line string) {
 	fields := strings.Fields(line)
 	commands := map[string]func(args){
-		"acquire": s.acquire, "release": s.release, "renew": s.renew, "mark": s.mark,
+		"acquire": s.acquire, "release": s.release, "renew": s.renew, "mark": s.mark, "first": s.first,
 		"advance": func(a args) { s.now += s.millis(a.words[0], 0) },
 		"back":    func(a args) { s.now -= s.millis(a.words[0], 0) },
 		"settle":  s.settle, "lose": s.lose, "snapshot": s.snapshot, "restore": s.restore,
@@ -167,11 +172,11 @@ func (s *script) of(wants []Want) []Record {
 
 func (s *script) acquire(a args) {
 	id, node := a.words[0], a.words[1]
-	req := Request{Asker: Asker{ID: id, Owner: "owner-" + id, Node: node, Chain: a.list("in")}, Wants: a.wants,
+	req := Request{Asker: Asker{ID: id, Owner: "owner-" + id, Node: node, Chain: a.list("in"), Since: s.millis(a.named["since"], 0)}, Wants: a.wants,
 		LeaseMillis: s.millis(a.named["lease"], 60), Keep: slices.Contains(a.words, "keep")}
 	s.asked[id] = req
 	d := Acquire(s.of(a.wants), req, instant(s.now), func(name string) (Blocker, bool) {
-		return Blocker{Name: name, Reason: WriterWaits, Mode: Write, ID: "parked", Node: node, Until: s.now + 5},
+		return Blocker{Name: name, Reason: WriterWaits, Mode: Write, ID: "parked", Node: node, Since: s.now, Until: s.now + 5},
 			slices.Contains(a.list("parked"), name)
 	})
 	if d.Granted {
@@ -228,13 +233,31 @@ func (s *script) renew(a args) {
 func (s *script) mark(a args) {
 	node, name := a.words[0], a.words[1]
 	waits := map[string]Waits{"nobody": Nobody, "read": SomeRead, "write": SomeWrites}[a.words[2]]
-	after, changed, opened := SetMark(s.rec(name), node, waits, s.now, 15)
+	since := s.now
+	for _, m := range s.rec(name).Waiting {
+		if m.Node == node {
+			since = m.Since
+		}
+	}
+	w := Waiters{Want: waits, Since: s.millis(a.named["since"], since)}
+	after, changed, opened := SetMark(s.rec(name), node, w, s.now, 15)
 	if !changed {
 		s.printf("%s: %s is marked so already", node, name)
 		return
 	}
 	s.put(after)
 	s.printf("%s: %s marked %s%s", node, name, a.words[2], s.woken(after, node, opened))
+}
+
+func (s *script) first(a args) {
+	m, yes := GoesFirst(s.rec(a.words[1]), a.words[0], s.millis(a.named["since"], s.now), s.now, func(m Mark) bool {
+		return slices.Contains(a.list("but"), m.Node)
+	})
+	if !yes {
+		s.printf("%s: goes first itself", a.words[0])
+		return
+	}
+	s.printf("%s: %s goes first, waits since %d", a.words[0], m.Node, m.Since)
 }
 
 func (s *script) settle(a args) {

@@ -12,35 +12,51 @@ const (
 	SomeWrites              // somebody waits to write
 )
 
-// SetMark makes the node's mark say what its waiters want. A mark is written
-// when it says something else than before, or has used up a third of its time.
-// opened says that it no longer keeps readers out who had stepped down for it.
-func SetMark(rec Record, node string, waits Waits, now, lasts Millis) (after Record, changed, opened bool) {
+// Waiters is what SetMark is told of a node's waiters.
+type Waiters struct {
+	Want  Waits
+	Since Millis // since when the first of them waits
+}
+
+// SetMark makes the node's mark say what its waiters want. A mark is worth a
+// write, so changed says, when it says something else than before or has used up
+// a third of its time. That another of them is the first now is not: after says
+// so all the same, for whoever writes the record anyway.
+//
+// opened says that the mark no longer keeps readers out who had stepped down for
+// it, or fewer of them.
+func SetMark(rec Record, node string, w Waiters, now, lasts Millis) (after Record, changed, opened bool) {
 	i := slices.IndexFunc(rec.Waiting, func(m Mark) bool { return m.Node == node })
-	switch {
-	case i < 0 && waits == Nobody:
-		return rec, false, false
-	case i < 0:
-		c := rec.clone()
-		c.tidy(now)
-		c.Waiting = append(c.Waiting, Mark{Node: node, Write: waits == SomeWrites,
-			Since: now, Until: now + lasts, LastsMillis: lasts})
-		return c, true, false
-	}
-	old := &rec.Waiting[i]
-	opened = old.Write && waits != SomeWrites
-	if waits != Nobody && old.Write == (waits == SomeWrites) && old.end(now)-now > lasts-lasts/3 {
+	if i < 0 && w.Want == Nobody {
 		return rec, false, false
 	}
 	c := rec.clone()
-	if waits == Nobody {
-		c.Waiting = slices.Delete(c.Waiting, i, i+1)
-	} else {
-		m := &c.Waiting[i]
-		m.Write, m.Until, m.LastsMillis = waits == SomeWrites, now+lasts, lasts
+	if i < 0 {
+		c.tidy(now)
+		c.Waiting = append(c.Waiting, Mark{Node: node}.with(w, now, lasts))
+		return c, true, false
 	}
+	old, next := rec.Waiting[i], rec.Waiting[i].with(w, now, lasts)
+	changed = next.Write != old.Write || old.end(now)-now <= lasts-lasts/3
+	opened = old.Write && (!next.Write || old.Since < next.Since)
+	if w.Want == Nobody {
+		c.Waiting = slices.Delete(c.Waiting, i, i+1)
+		c.tidy(now)
+		return c, true, old.Write
+	}
+	if !changed && next.Since == old.Since {
+		return rec, false, false
+	}
+	c.Waiting[i] = next
 	c.tidy(now)
-	return c, true, opened
+	return c, changed, opened
+}
+
+// with is the mark, saying from now what the waiters want. A wait from the future
+// began before Redis' clock went back.
+func (m Mark) with(w Waiters, now, lasts Millis) Mark {
+	m.Write, m.Since, m.Until, m.LastsMillis = w.Want == SomeWrites, min(w.Since, now), now+lasts, lasts
+	return m
 }
 
 // Wake names the nodes, other than self, that wait for the lock and have
@@ -61,12 +77,14 @@ func Wake(rec Record, self string, now Millis) []string {
 }
 
 // gains says whether a waiter of the mark's node may get in. Where a writer
-// waits, only its turn counts: the readers parked there let it pass.
+// waits, only its turn counts: the readers parked there let it pass, or are next
+// when its turn comes. Readers elsewhere gain also beside writers that came after
+// them, and before they starve: they have to learn that it is only that they wait for.
 func (r *Record) gains(m *Mark, now Millis) bool {
 	if m.Write {
 		return r.freeFor(m.Node, Write, now)
 	}
-	return r.freeFor(m.Node, Read, now) && !r.otherWriterWaits(m.Node, now)
+	return r.freeFor(m.Node, Read, now) && !r.writerBefore(m, now)
 }
 
 // freeFor says whether somebody on the node may get in. What the node itself
@@ -86,8 +104,11 @@ func (r *Record) freeFor(node string, want Mode, now Millis) bool {
 // wakes nobody any more: those who wait must learn now when it will end.
 func (h *Holding) willWake(now Millis) bool { return h.Alive(now) && h.ReleasedAt == nil }
 
-func (r *Record) otherWriterWaits(node string, now Millis) bool {
-	return slices.ContainsFunc(r.Waiting, func(m Mark) bool { return m.Write && m.Node != node && m.Alive(now) })
+// writerBefore says whether another node's writer is one that m's readers let pass.
+func (r *Record) writerBefore(m *Mark, now Millis) bool {
+	return slices.ContainsFunc(r.Waiting, func(o Mark) bool {
+		return o.Write && o.Node != m.Node && o.Alive(now) && o.Since < m.Since
+	})
 }
 
 // NextLapse is the first moment after now at which something in the record
@@ -115,3 +136,8 @@ func NextLapse(rec Record, now Millis) Millis {
 
 // HeldByAnybody says whether the record keeps a live holding.
 func HeldByAnybody(rec Record, now Millis) bool { return rec.heldByOthers("", now) }
+
+// OthersWait says whether a node other than self waits.
+func OthersWait(rec Record, self string, now Millis) bool {
+	return slices.ContainsFunc(rec.Waiting, func(m Mark) bool { return m.Node != self && m.Alive(now) })
+}

@@ -10,19 +10,19 @@ import (
 // waiter must not be a thousand writes.
 func TestMarkIsRefreshedOnlyAfterAThirdOfItsTime(t *testing.T) {
 	t.Parallel()
-	rec, changed, opened := SetMark(Empty("x"), "n1", SomeWrites, start, lasts)
+	rec, changed, opened := SetMark(Empty("x"), "n1", Waiters{SomeWrites, start}, start, lasts)
 	require.True(t, changed)
 	require.False(t, opened)
 	require.Equal(t, []Mark{{Node: "n1", Write: true, Since: start, Until: start + lasts, LastsMillis: lasts}}, rec.Waiting)
 
 	for at := start; at < start+lasts/3; at++ {
-		same, changed, opened := SetMark(rec, "n1", SomeWrites, at, lasts)
+		same, changed, opened := SetMark(rec, "n1", Waiters{SomeWrites, start}, at, lasts)
 		require.False(t, changed, "at %d", at)
 		require.False(t, opened)
 		require.Equal(t, rec, same)
 	}
 	at := start + lasts/3
-	after, changed, opened := SetMark(rec, "n1", SomeWrites, at, lasts)
+	after, changed, opened := SetMark(rec, "n1", Waiters{SomeWrites, start}, at, lasts)
 	require.True(t, changed)
 	require.False(t, opened)
 	require.Equal(t, []Mark{{Node: "n1", Write: true, Since: start, Until: at + lasts, LastsMillis: lasts}}, after.Waiting)
@@ -47,9 +47,9 @@ func TestMarkThatSaysSomethingElseIsWrittenAtOnce(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			rec, _, _ := SetMark(Empty("x"), "n2", SomeRead, start, lasts)
-			rec, _, _ = SetMark(rec, "n1", c.old, start, lasts)
-			after, changed, opened := SetMark(rec, "n1", c.new, start+1, lasts)
+			rec, _, _ := SetMark(Empty("x"), "n2", Waiters{SomeRead, start}, start, lasts)
+			rec, _, _ = SetMark(rec, "n1", Waiters{c.old, start}, start, lasts)
+			after, changed, opened := SetMark(rec, "n1", Waiters{c.new, start}, start+1, lasts)
 			require.Equal(t, c.changed, changed)
 			require.Equal(t, c.opened, opened)
 			require.Equal(t, waits("n2", false), after.Waiting[0], "another node's mark is not touched")
@@ -65,8 +65,8 @@ func TestMarkThatSaysSomethingElseIsWrittenAtOnce(t *testing.T) {
 
 func TestLapsedMarksAreDroppedWithTheNextWrite(t *testing.T) {
 	t.Parallel()
-	rec, _, _ := SetMark(Empty("x"), "dead", SomeWrites, start, lasts)
-	rec, changed, _ := SetMark(rec, "n1", SomeRead, start+lasts, lasts)
+	rec, _, _ := SetMark(Empty("x"), "dead", Waiters{SomeWrites, start}, start, lasts)
+	rec, changed, _ := SetMark(rec, "n1", Waiters{SomeRead, start}, start+lasts, lasts)
 	require.True(t, changed)
 	require.Len(t, rec.Waiting, 1)
 	require.Equal(t, "n1", rec.Waiting[0].Node)
@@ -75,7 +75,7 @@ func TestLapsedMarksAreDroppedWithTheNextWrite(t *testing.T) {
 // TestMarkBlocksNobodyOnceItHasLapsed looks at both sides of the moment.
 func TestMarkBlocksNobodyOnceItHasLapsed(t *testing.T) {
 	t.Parallel()
-	rec, _, _ := SetMark(Empty("x"), "dead", SomeWrites, start, lasts)
+	rec, _, _ := SetMark(Empty("x"), "dead", Waiters{SomeWrites, start}, start, lasts)
 	ask := asks("r", "n1", Read)
 	d := Acquire([]Record{rec}, ask, instant(start+lasts)-1, nil)
 	require.False(t, d.Granted)
@@ -98,7 +98,10 @@ func TestWakeNamesJustTheNodesThatGain(t *testing.T) {
 	}{
 		{"free, readers wait", nil, nil, readers, []string{"n1", "n2"}},
 		{"free, writers wait", nil, nil, writers, []string{"n1", "n2"}},
-		{"free, a reader and a writer wait", nil, nil, []Mark{waits("n1", false), waits("n2", true)}, []string{"n2"}},
+		{"free, a reader waits, and for longer a writer", nil, nil, []Mark{waits("n1", false), elder(waits("n2", true))}, []string{"n2"}},
+		{"free, a writer waits, and for no less a reader", nil, nil, []Mark{waits("n1", false), waits("n2", true)}, []string{"n1", "n2"}},
+		{"read, a writer waits, and for longer a reader", nil, []Holding{held("r", "n3")}, []Mark{elder(waits("n1", false)), waits("n2", true)}, []string{"n1"}},
+		{"written, a writer waits, and for longer a reader", ptr(held("w", "n3")), nil, []Mark{elder(waits("n1", false)), waits("n2", true)}, nil},
 		{"read, readers wait", nil, []Holding{held("r", "n3")}, readers, []string{"n1", "n2"}},
 		{"read, writers wait", nil, []Holding{held("r", "n3")}, writers, nil},
 		{"written, readers wait", ptr(held("w", "n3")), nil, readers, nil},
@@ -106,7 +109,7 @@ func TestWakeNamesJustTheNodesThatGain(t *testing.T) {
 		{"written by a node that waits: another chain of it waits", ptr(held("w", "n1")), nil, readers, nil},
 		{"read by a node that waits to write: an upgrade may be next", nil, []Holding{held("r", "n1")}, writers, []string{"n1"}},
 		{"read by both nodes that wait to write", nil, []Holding{held("r", "n1"), held("q", "n2")}, writers, nil},
-		{"upgrade, beside another node's waiting reader", nil, []Holding{held("r", "n1")}, []Mark{waits("n1", true), waits("n2", false)}, []string{"n1"}},
+		{"upgrade, beside another node's waiting reader", nil, []Holding{held("r", "n1")}, []Mark{elder(waits("n1", true)), waits("n2", false)}, []string{"n1"}},
 		{"released but held on: all may learn the new end", ptr(released(held("w", "n3"))), nil, writers, []string{"n1", "n2"}},
 		{"the writer's mark has lapsed", nil, nil, []Mark{waits("n1", false), {Node: "n2", Write: true, Until: start, LastsMillis: lasts}}, []string{"n1"}},
 	} {

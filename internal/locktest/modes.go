@@ -180,13 +180,14 @@ func twentyReaders(t *testing.T, e *Env) {
 	require.Len(t, e.holders("x"), 20)
 }
 
-// J15: the writer's process has died; its mark says until when it counts.
+// J15: the writer's process has died; its mark says until when it counts, and that
+// it came before the reader.
 func deadWritersMark(t *testing.T, e *Env) {
 	a, ctx := e.NewService(lockservice.WithPollDelay(time.Hour)), t.Context()
 	hold(t, ctx, a, read("x"))
 	now := e.RedisMillis()
 	e.EditRecord("x", func(record map[string]any) {
-		record["waiting"] = []any{map[string]any{"node": "dead", "write": true, "sinceEpochMillis": now,
+		record["waiting"] = []any{map[string]any{"node": "dead", "write": true, "sinceEpochMillis": now - 1,
 			"untilEpochMillis": now + 15_000, "lastsMillis": 15_000}}
 	})
 	require.False(t, tries(t, ctx, a, read("x")))

@@ -42,6 +42,7 @@ var areas = []struct {
 	{"Nesting", nesting},
 	{"Identity", identity},
 	{"Waiting", waiting},
+	{"Turns", turns},
 	{"Deadlines", deadlines},
 	{"Multi", multi},
 	{"Leases", leases},
