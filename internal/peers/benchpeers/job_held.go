@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redislockservice/redislockservice/internal/peers/rig"
+)
+
+const (
+	heldLocks = 2000
+	heldLease = 10 * time.Second
+)
+
+type holdArgs struct {
+	Name  string
+	Locks int
+}
+
+// hold acquires many locks and keeps them: what each takes in memory.
+func (w *worker) hold(a holdArgs) (values, error) {
+	c, err := w.peer.contender()
+	if err != nil {
+		return nil, err
+	}
+	// The first use of a client makes what all share.
+	first, err := c.lock(context.Background(), a.Name)
+	if err != nil {
+		return nil, err
+	}
+	before := rig.Memory()
+	releases := make([]func() error, 0, a.Locks)
+	for i := range a.Locks {
+		release, err := c.lock(context.Background(), fmt.Sprintf("%s-%d", a.Name, i))
+		if err != nil {
+			return nil, err
+		}
+		releases = append(releases, release)
+	}
+	v := values{"bytes": (rig.Memory() - before) / float64(a.Locks)}
+	w.held = func() error {
+		errs := []error{first()}
+		for _, release := range releases {
+			errs = append(errs, release())
+		}
+		return errors.Join(errs...)
+	}
+	return v, nil
+}
+
+// heldServer is a server of one peer's own, for job f.
+type heldServer struct {
+	kind
+	server
+	addr  string
+	close func()
+}
+
+// startHeld starts one for each: it counts commands, and nothing is timed, so all
+// are measured at once.
+func startHeld(peers []kind) ([]heldServer, error) {
+	var servers []heldServer
+	for _, k := range peers {
+		if k.Floor {
+			continue
+		}
+		if k.Etcd {
+			s, err := rig.StartEtcd(k.NoFsync)
+			if err != nil {
+				return servers, err
+			}
+			servers = append(servers, heldServer{k, s, s.Addr, s.Close})
+			continue
+		}
+		s, err := rig.StartRedis()
+		if err != nil {
+			return servers, err
+		}
+		servers = append(servers, heldServer{k, s, s.Addr, s.Close})
+	}
+	return servers, nil
+}
+
+// jobF is 2,000 held locks of each peer.
+func (b *bench) jobF(servers []heldServer) {
+	samples := make([]sample, len(servers))
+	var wg sync.WaitGroup
+	for i, s := range servers {
+		wg.Go(func() {
+			samples[i] = sample{Job: "f", Peer: s.Key}
+			var err error
+			if samples[i].Values, err = b.measureHeld(s); err != nil {
+				samples[i].Why = err.Error()
+			}
+		})
+	}
+	wg.Wait()
+	b.samples = append(b.samples, samples...)
+}
+
+func (b *bench) measureHeld(s heldServer) (values, error) {
+	c := workerConfig{Kind: s.Key, Addr: s.addr, Lease: heldLease}
+	return startFleet(c, 1, func(fleet []*rig.Process) (v values, err error) {
+		if err := fleet[0].Call("hold", holdArgs{"f", heldLocks}, &v); err != nil {
+			return nil, err
+		}
+		before, err1 := s.Commands()
+		time.Sleep(b.limits.Idle)
+		after, err2 := s.Commands()
+		if s.Renews {
+			v["commands"] = (after - before) / b.limits.Idle.Seconds()
+		}
+		return v, errors.Join(err1, err2)
+	})
+}
