@@ -9,9 +9,6 @@ import (
 	"github.com/redislockservice/redislockservice/internal/peers/rig"
 )
 
-// leaseTime is everybody's, but in job f.
-const leaseTime = 5 * time.Second
-
 // values are a measurement's figures by name.
 type values map[string]float64
 
@@ -97,13 +94,17 @@ func (b *bench) measure(j job, k kind, round int) {
 		s.Why = err.Error()
 	}
 	b.samples = append(b.samples, s)
-	fmt.Fprintf(os.Stderr, "%d %-7s %-22s %5.1fs %s\n", round, j.key, k.Key, time.Since(began).Seconds(), s.Why)
+	progress(s, began)
+}
+
+func progress(s sample, began time.Time) {
+	fmt.Fprintf(os.Stderr, "%d %-7s %-22s %5.1fs %s\n", s.Round, s.Job, s.Peer, time.Since(began).Seconds(), s.Why)
 }
 
 // fleet starts fresh processes of a peer on a server, and ends them.
 func (b *bench) fleet(k kind, n int, do func([]*rig.Process) (values, error)) (v values, err error) {
 	_, addr := b.serverOf(k)
-	return startFleet(workerConfig{Kind: k.Key, Addr: addr, Lease: leaseTime}, n, do)
+	return startFleet(workerConfig{Kind: k.Key, Addr: addr, Lease: b.limits.Lease}, n, do)
 }
 
 func startFleet(c workerConfig, n int, do func([]*rig.Process) (values, error)) (values, error) {

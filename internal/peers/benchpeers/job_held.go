@@ -92,9 +92,11 @@ func (b *bench) jobF(servers []heldServer) {
 		wg.Go(func() {
 			samples[i] = sample{Job: "f", Peer: s.Key}
 			var err error
+			began := time.Now()
 			if samples[i].Values, err = b.measureHeld(s); err != nil {
 				samples[i].Why = err.Error()
 			}
+			progress(samples[i], began)
 		})
 	}
 	wg.Wait()

@@ -25,19 +25,30 @@ type limits struct {
 	Alone        time.Duration // jobs a and e
 	Crowd        time.Duration // jobs b and g
 	HandOff      time.Duration // job c
+	LongWait     time.Duration // job c-long
 	Loop         time.Duration // the closed loop of job d
 	Idle         time.Duration // job f
+	Lease        time.Duration // everybody's, but in job f
 }
 
 var (
-	full  = limits{Rounds: 5, Long: 2, Alone: 300 * time.Millisecond, Crowd: 400 * time.Millisecond, HandOff: 600 * time.Millisecond, Loop: 3 * time.Second, Idle: 10 * time.Second}
-	short = limits{Rounds: 1, Long: 1, Alone: 150 * time.Millisecond, Crowd: 200 * time.Millisecond, HandOff: 300 * time.Millisecond, Loop: 600 * time.Millisecond, Idle: 5 * time.Second}
+	full = limits{
+		Rounds: 5, Long: 2, Lease: 5 * time.Second,
+		Alone: 300 * time.Millisecond, Crowd: 400 * time.Millisecond, HandOff: 600 * time.Millisecond,
+		LongWait: 1500 * time.Millisecond, Loop: 3 * time.Second, Idle: 10 * time.Second,
+	}
+	short = limits{
+		Rounds: 1, Long: 1, Lease: 3 * time.Second,
+		Alone: 150 * time.Millisecond, Crowd: 200 * time.Millisecond, HandOff: 250 * time.Millisecond,
+		LongWait: 400 * time.Millisecond, Loop: 600 * time.Millisecond, Idle: 5 * time.Second,
+	}
 )
 
 var jobs = []job{
 	{key: "a", title: "uncontended acquire and release", skip: nobody, run: jobA},
 	{key: "b", title: "64 goroutines, a name each", skip: nobody, run: jobB},
 	{key: "c", title: "hand-off between two processes", skip: floors, run: jobC},
+	{key: "c-long", title: "the same, to one who has waited for 150 ms", skip: floors, run: jobCLong, once: true},
 	{key: "d", title: "100 waiters of 4 processes on one name, holds of 1 ms", skip: floors, run: jobD},
 	{key: "d-loop", title: "the same in a closed loop", skip: floors, run: jobLoop(0), once: true},
 	{key: "d-mixed", title: "the same, a fifth of them readers", skip: noReaders, run: jobLoop(5), once: true},

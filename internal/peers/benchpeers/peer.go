@@ -68,11 +68,11 @@ func find(key string) (kind, bool) {
 	return kind{}, false
 }
 
-// untilDone tries again while the library gives up by itself.
+// untilDone tries again while the library gives up by itself, but not for ever.
 func untilDone(ctx context.Context, try func() error) error {
-	for {
+	for began := time.Now(); ; {
 		err := try()
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || time.Since(began) > 30*time.Second {
 			return err
 		}
 	}

@@ -33,6 +33,7 @@ var (
 		{value: "longest", title: "longest wait, ms"},
 		{value: "fewest", title: "turns, fewest"},
 		{value: "most", title: "turns, most"},
+		{value: "stuck", title: "waiters not served within 6 s"},
 	}
 	timeColumns = []column{
 		{value: "p50", title: "p50, µs", ratios: true},
@@ -41,7 +42,7 @@ var (
 	rateColumns = []column{{value: "ops", title: "ops/s", more: true, ratios: true}}
 
 	columns = map[string][]column{
-		"a": timeColumns, "b": rateColumns, "c": timeColumns, "e": timeColumns, "g": rateColumns,
+		"a": timeColumns, "b": rateColumns, "c": timeColumns, "c-long": timeColumns, "e": timeColumns, "g": rateColumns,
 		"d": {
 			{value: "total", title: "total, ms", ratios: true},
 			{value: "commands", title: "commands per hand-off"},
@@ -57,7 +58,7 @@ var (
 	}
 
 	titles = map[string]string{"f": "2,000 held locks, lease of 10 s"}
-	order  = []string{"a", "b", "c", "d", "d-loop", "d-mixed", "e", "f", "g"}
+	order  = []string{"a", "b", "c", "c-long", "d", "d-loop", "d-mixed", "e", "f", "g"}
 )
 
 func title(key string) string {

@@ -62,12 +62,17 @@ func Start(role string, config any) (*Process, error) {
 	return p, write.Close() // the child has its own end
 }
 
+// callLimit is more than any call takes: what takes longer hangs, and is ended.
+const callLimit = 45 * time.Second
+
 // Call has the process do something, and waits for the answer.
 func (p *Process) Call(do string, args, result any) error {
 	text, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
+	limit := time.AfterFunc(callLimit, func() { _ = p.process.Kill() })
+	defer limit.Stop()
 	if err := json.NewEncoder(p.in).Encode(request{Do: do, Args: text}); err != nil {
 		return fmt.Errorf("%s: %w", do, err)
 	}
