@@ -58,7 +58,7 @@ func (r *report) why(job, peer string) string {
 func (r *report) best(job string, c column) (key string, value float64) {
 	for _, k := range kinds {
 		v, ok := r.median(job, k.Key, c.value)
-		if !ok || k.Ours || k.Floor {
+		if !ok || k.Ours || k.Floor || c.renews && !k.Renews {
 			continue
 		}
 		if key == "" || c.better(v, value) {

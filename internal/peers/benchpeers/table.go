@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/redislockservice/redislockservice/internal/peers/rig"
 )
 
 // column is a figure of a job, as the table shows it.
@@ -13,6 +15,8 @@ type column struct {
 	more bool
 	// ratios: the table also shows it against the floor and the best peer.
 	ratios bool
+	// renews: only those that renew what they hold are compared.
+	renews bool
 }
 
 func (c column) better(a, b float64) bool {
@@ -52,8 +56,8 @@ var (
 		},
 		"d-loop": loopColumns, "d-mixed": loopColumns,
 		"f": {
-			{value: "bytes", title: "bytes per lock", ratios: true},
-			{value: "commands", title: "commands/s", ratios: true},
+			{value: "bytes", title: "bytes per lock", ratios: true, renews: true},
+			{value: "commands", title: "commands/s", ratios: true, renews: true},
 		},
 	}
 
@@ -96,7 +100,7 @@ func (r *report) overview(b *strings.Builder) {
 				floor = -1
 			}
 			fmt.Fprintf(b, "| %s. %s | %s | %s | %s (%s) | %s | %s | %s |\n", key, title(key), c.title,
-				number(us), number(best), label(peer), ratio(us, best), number(floor), ratio(us, floor))
+				rig.Number(us), rig.Number(best), label(peer), ratio(us, best), rig.Number(floor), ratio(us, floor))
 		}
 	}
 }
@@ -136,7 +140,7 @@ func (r *report) row(b *strings.Builder, key string, k kind) {
 		if !ok {
 			v = -1
 		}
-		fmt.Fprintf(b, " %s |", number(v))
+		fmt.Fprintf(b, " %s |", rig.Number(v))
 		if c.ratios {
 			floor, _ := r.median(key, floorKey, c.value)
 			_, best := r.best(key, c)
@@ -156,21 +160,4 @@ func ratio(a, b float64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.2f", a/b)
-}
-
-func number(v float64) string {
-	switch {
-	case v < 0:
-		return "–"
-	case v < 100:
-		return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
-	case v < 1000:
-		return fmt.Sprintf("%.0f", v)
-	default:
-		text := fmt.Sprintf("%.0f", v)
-		for i := len(text) - 3; i > 0; i -= 3 {
-			text = text[:i] + "," + text[i:]
-		}
-		return text
-	}
 }
