@@ -21,7 +21,7 @@ type limits struct {
 }
 
 var (
-	full  = limits{Rounds: 3, Alone: 300 * time.Millisecond, Loop: time.Second, Drain: 5 * time.Second, Idle: 6 * time.Second, Lease: 10 * time.Second}
+	full  = limits{Rounds: 3, Alone: 300 * time.Millisecond, Loop: time.Second, Drain: 5 * time.Second, Idle: 5 * time.Second, Lease: 10 * time.Second}
 	short = limits{Rounds: 1, Alone: 150 * time.Millisecond, Loop: 300 * time.Millisecond, Drain: 2 * time.Second, Idle: 3 * time.Second, Lease: 5 * time.Second}
 )
 

@@ -56,6 +56,7 @@ var sweeps = []sweep{
 		key: "held", title: "held locks of one process, lease of 10 s", axis: "held locks", xs: []int{1, 10, 100, 1000, 10000, mostHeld}, once: true, run: sweepHeld,
 		curves: []curve{
 			{value: "bytes", title: "bytes per lock", flat: true, limit: 6 << 10},
+			{value: "stack", title: "of these, its goroutine's stack", flat: true},
 			{value: "commands", title: "commands/s"},
 			{value: "core", title: "share of one core"},
 			{value: "stall", title: "longest stall of another acquire, ms", flat: true},

@@ -14,7 +14,7 @@ const mostHeld = 20000
 func sweepHeld(g *growth, x int) (values, error) {
 	return g.fleet(1, func(fleet []*rig.Process) (v values, err error) {
 		p := fleet[0]
-		if err := p.Call("take", takeArgs{Name: g.name("held"), N: x}, &v); err != nil {
+		if err := p.Call("take", takeArgs{Name: g.name("held"), N: x}, nil); err != nil {
 			return nil, err
 		}
 		before, err := g.redis.Commands()
@@ -27,6 +27,9 @@ func sweepHeld(g *growth, x int) (values, error) {
 		}
 		after, err := g.redis.Commands()
 		if err != nil {
+			return nil, err
+		}
+		if err := p.Call("memory", struct{}{}, &v); err != nil {
 			return nil, err
 		}
 		v["commands"] = (after - before) / g.limits.Idle.Seconds()
@@ -62,7 +65,7 @@ func sweepService(g *growth, x int) (values, error) {
 	return g.fleet(1, func(fleet []*rig.Process) (values, error) {
 		name := g.name("service")
 		var v, p50 values
-		if err := fleet[0].Call("touch", takeArgs{Name: name, N: x}, &v); err != nil {
+		if err := fleet[0].Call("touch", takeArgs{Name: name, N: x}, nil); err != nil {
 			return nil, err
 		}
 		a := repeatArgs{Names: numbered(name, x), Random: true, Long: g.limits.Alone}

@@ -23,8 +23,10 @@ type workerConfig struct {
 type worker struct {
 	svc *lockservice.RedisLockService
 
-	mu      sync.Mutex // guards held
+	mu      sync.Mutex // guards held, while take runs
 	held    []*lockservice.Acquisition
+	heap    float64 // before take
+	stacks  float64
 	waiting sync.WaitGroup
 	waits   waits
 }
@@ -44,6 +46,7 @@ func runWorker(text json.RawMessage) (map[string]rig.Handler, func(), error) {
 		"wait":    rig.Handle(w.wait),
 		"drain":   rig.Handle(w.drain),
 		"take":    rig.Handle(w.take),
+		"memory":  rig.Handle(w.memory),
 		"give":    rig.Handle(w.give),
 		"loop":    rig.Handle(w.loop),
 		"repeat":  rig.Handle(w.repeat),

@@ -16,12 +16,12 @@ type takeArgs struct {
 	Readers bool // all of one name; else a name each, to write
 }
 
-// take acquires locks and keeps them: what each takes in memory.
-func (w *worker) take(a takeArgs) (values, error) {
+// take acquires locks and keeps them.
+func (w *worker) take(a takeArgs) (struct{}, error) {
 	if err := w.once(lockservice.WriteLock("first-" + a.Name)); err != nil {
-		return nil, err
+		return struct{}{}, err
 	}
-	heap, stacks := rig.HeapAndStacks()
+	w.heap, w.stacks = rig.HeapAndStacks()
 	err := spread(a.N, func(i int) error {
 		lock := lockservice.WriteLock(fmt.Sprintf("%s-%d", a.Name, i))
 		if a.Readers {
@@ -35,7 +35,13 @@ func (w *worker) take(a takeArgs) (values, error) {
 		}
 		return err
 	})
-	return memoryPer(a.N, heap, stacks), err
+	return struct{}{}, err
+}
+
+// memory is what the held locks take. It is asked for after the first renewals, since
+// what renews is started by the first.
+func (w *worker) memory(struct{}) (values, error) {
+	return memoryPer(len(w.held), w.heap, w.stacks), nil
 }
 
 // give releases what is held, and returns when it began to.

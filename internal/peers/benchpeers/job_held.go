@@ -20,27 +20,26 @@ type holdArgs struct {
 	Locks int
 }
 
-// hold acquires many locks and keeps them: what each takes in memory.
-func (w *worker) hold(a holdArgs) (values, error) {
+// hold acquires many locks and keeps them.
+func (w *worker) hold(a holdArgs) (struct{}, error) {
 	c, err := w.peer.contender()
 	if err != nil {
-		return nil, err
+		return struct{}{}, err
 	}
 	// The first use of a client makes what all share.
 	first, err := c.lock(context.Background(), a.Name)
 	if err != nil {
-		return nil, err
+		return struct{}{}, err
 	}
-	before := rig.Memory()
+	w.bare = rig.Memory()
 	releases := make([]func() error, 0, a.Locks)
 	for i := range a.Locks {
 		release, err := c.lock(context.Background(), fmt.Sprintf("%s-%d", a.Name, i))
 		if err != nil {
-			return nil, err
+			return struct{}{}, err
 		}
 		releases = append(releases, release)
 	}
-	v := values{"bytes": (rig.Memory() - before) / float64(a.Locks)}
 	w.held = func() error {
 		errs := []error{first()}
 		for _, release := range releases {
@@ -48,7 +47,13 @@ func (w *worker) hold(a holdArgs) (values, error) {
 		}
 		return errors.Join(errs...)
 	}
-	return v, nil
+	return struct{}{}, nil
+}
+
+// memory is what the held locks take. It is asked for after the first renewals: a
+// library may start what renews only then.
+func (w *worker) memory(locks int) (float64, error) {
+	return (rig.Memory() - w.bare) / float64(locks), nil
 }
 
 // heldServer is a server of one peer's own, for job f.
@@ -105,16 +110,19 @@ func (b *bench) jobF(servers []heldServer) {
 
 func (b *bench) measureHeld(s heldServer) (values, error) {
 	c := workerConfig{Kind: s.Key, Addr: s.addr, Lease: heldLease}
-	return startFleet(c, 1, func(fleet []*rig.Process) (v values, err error) {
-		if err := fleet[0].Call("hold", holdArgs{"f", heldLocks}, &v); err != nil {
+	return startFleet(c, 1, func(fleet []*rig.Process) (values, error) {
+		if err := fleet[0].Call("hold", holdArgs{"f", heldLocks}, nil); err != nil {
 			return nil, err
 		}
 		before, err1 := s.Commands()
 		time.Sleep(b.limits.Idle)
 		after, err2 := s.Commands()
+		var bytes float64
+		err3 := fleet[0].Call("memory", heldLocks, &bytes)
+		v := values{"bytes": bytes}
 		if s.Renews {
 			v["commands"] = (after - before) / b.limits.Idle.Seconds()
 		}
-		return v, errors.Join(err1, err2)
+		return v, errors.Join(err1, err2, err3)
 	})
 }

@@ -39,8 +39,8 @@ var (
 	}
 	short = limits{
 		Rounds: 1, Long: 1, Lease: 3 * time.Second,
-		Alone: 150 * time.Millisecond, Crowd: 200 * time.Millisecond, HandOff: 250 * time.Millisecond,
-		LongWait: 400 * time.Millisecond, Loop: 600 * time.Millisecond, Idle: 5 * time.Second,
+		Alone: 100 * time.Millisecond, Crowd: 150 * time.Millisecond, HandOff: 200 * time.Millisecond,
+		LongWait: 300 * time.Millisecond, Loop: 400 * time.Millisecond, Idle: 5 * time.Second,
 	}
 )
 

@@ -23,6 +23,7 @@ type worker struct {
 	peer peer
 	one  contender    // of take
 	held func() error // by take, until give
+	bare float64      // the memory before hold
 }
 
 func runWorker(text json.RawMessage) (map[string]rig.Handler, func(), error) {
@@ -47,6 +48,7 @@ func runWorker(text json.RawMessage) (map[string]rig.Handler, func(), error) {
 		"queue":  rig.Handle(w.queue),
 		"loop":   rig.Handle(w.loop),
 		"hold":   rig.Handle(w.hold),
+		"memory": rig.Handle(w.memory),
 	}, p.close, nil
 }
 
