@@ -79,6 +79,7 @@ func (r *report) markdown() string {
 	fmt.Fprintf(&b, "%d cores, Redis %s and etcd on the same machine, %s, medians of %d rounds, %.0f s in all.\n\n",
 		r.Cores, r.Redis, r.Go, r.Rounds, r.Took)
 	r.overview(&b)
+	r.goals(&b)
 	for _, key := range order {
 		r.job(&b, key)
 	}

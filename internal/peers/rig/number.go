@@ -12,6 +12,8 @@ func Number(v float64) string {
 		return "–"
 	case v > 0 && v < 1:
 		return fmt.Sprintf("%.2g", v)
+	case v < 10 && v != float64(int(v)):
+		return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", v), "0"), ".")
 	case v < 100:
 		return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
 	case v < 1000:
