@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,16 +77,7 @@ func (g *growth) name(what string) string {
 
 // fleet starts fresh processes, and ends them.
 func (g *growth) fleet(n int, do func([]*rig.Process) (values, error)) (values, error) {
-	var fleet []*rig.Process
-	for range n {
-		p, err := rig.Start(workerRole, workerConfig{g.redis.Addr, g.limits.Lease})
-		if err != nil {
-			return nil, err
-		}
-		defer p.Close() //nolint:gocritic,revive // all end when the function does
-		fleet = append(fleet, p)
-	}
-	return do(fleet)
+	return rig.WithFleet(workerRole, workerConfig{g.redis.Addr, g.limits.Lease}, n, do)
 }
 
 func (g *growth) profile(p *rig.Process, name string, cpu time.Duration) error {
@@ -95,20 +85,4 @@ func (g *growth) profile(p *rig.Process, name string, cpu time.Duration) error {
 		return nil
 	}
 	return p.Call("profile", profileArgs{filepath.Join(g.profiles, name+".pprof"), cpu}, nil)
-}
-
-// all asks every process the same at once.
-func all[A, R any](fleet []*rig.Process, do string, args A) ([]R, error) {
-	results, errs := make([]R, len(fleet)), make([]error, len(fleet))
-	done := make(chan struct{})
-	for i, p := range fleet {
-		go func() {
-			errs[i] = p.Call(do, args, &results[i])
-			done <- struct{}{}
-		}()
-	}
-	for range fleet {
-		<-done
-	}
-	return results, errors.Join(errs...)
 }

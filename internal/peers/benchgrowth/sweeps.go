@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/redislockservice/redislockservice/internal/peers/rig"
@@ -53,7 +54,7 @@ var sweeps = []sweep{
 		curves: []curve{{value: "p50", title: "acquire and release, p50, µs"}},
 	},
 	{
-		key: "held", title: "held locks of one process, lease of 10 s", axis: "held locks", xs: []int{1, 10, 100, 1000, 10000, mostHeld}, once: true, run: sweepHeld,
+		key: "held", title: "held locks of one process, lease of 10 s", axis: "held locks", xs: []int{1, 10, 100, 1000, 10000, mostHeld}, run: sweepHeld,
 		curves: []curve{
 			{value: "bytes", title: "bytes per lock", flat: true, limit: 6 << 10},
 			{value: "stack", title: "of these, its goroutine's stack", flat: true},
@@ -88,7 +89,7 @@ func sweepWaiters(g *growth, x int) (values, error) {
 		if err := holder.Call("take", takeArgs{Name: name, N: 1, Readers: true}, nil); err != nil {
 			return nil, err
 		}
-		waiting, err := all[waitArgs, values](fleet, "wait", waitArgs{name, x / len(fleet)})
+		waiting, err := rig.All[waitArgs, values](fleet, "wait", rig.Same(waitArgs{name, x / len(fleet)}))
 		if err == nil && x == mostWaiters {
 			err = g.profile(fleet[0], "waiting-heap", 0)
 		}
@@ -103,7 +104,7 @@ func sweepWaiters(g *growth, x int) (values, error) {
 		if err := holder.Call("give", struct{}{}, &began); err != nil {
 			return nil, err
 		}
-		ends, err := all[time.Duration, drained](fleet, "drain", g.limits.Drain)
+		ends, err := rig.All[drainArgs, drained](fleet, "drain", func(i int) drainArgs { return g.drainArgs(x, i) })
 		if err != nil {
 			return nil, err
 		}
@@ -121,6 +122,15 @@ func sweepWaiters(g *growth, x int) (values, error) {
 	})
 }
 
+// drainArgs profiles the first process with the most waiters.
+func (g *growth) drainArgs(x, process int) drainArgs {
+	a := drainArgs{Long: g.limits.Drain}
+	if g.profiles != "" && x == mostWaiters && process == 0 {
+		a.Profile = filepath.Join(g.profiles, "waiting-cpu.pprof")
+	}
+	return a
+}
+
 func sweepProcesses(g *growth, x int) (values, error) {
 	idle, err := g.redis.Field("clients", "connected_clients")
 	if err != nil {
@@ -130,14 +140,14 @@ func sweepProcesses(g *growth, x int) (values, error) {
 		a := loopArgs{g.name("processes"), 4, g.limits.Loop}
 		// A process is there once it has answered.
 		warm := loopArgs{a.Name, 4, 100 * time.Millisecond}
-		if _, err := all[loopArgs, values](fleet, "loop", warm); err != nil {
+		if _, err := rig.All[loopArgs, values](fleet, "loop", rig.Same(warm)); err != nil {
 			return nil, err
 		}
 		before, err := g.redis.Commands()
 		if err != nil {
 			return nil, err
 		}
-		results, err := all[loopArgs, values](fleet, "loop", a)
+		results, err := rig.All[loopArgs, values](fleet, "loop", rig.Same(a))
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -80,19 +81,34 @@ type profileArgs struct {
 
 // profile writes one for pprof.
 func (w *worker) profile(a profileArgs) (struct{}, error) {
+	if a.CPU > 0 {
+		stop, err := profileCPU(a.File)
+		if err != nil {
+			return struct{}{}, err
+		}
+		defer stop()
+		time.Sleep(a.CPU)
+		return struct{}{}, nil
+	}
 	file, err := os.Create(a.File)
 	if err != nil {
 		return struct{}{}, err
 	}
 	defer file.Close()
-	if a.CPU == 0 {
-		rig.Memory() // collect first
-		return struct{}{}, pprof.Lookup("heap").WriteTo(file, 0)
+	rig.Memory() // collect first
+	return struct{}{}, pprof.Lookup("heap").WriteTo(file, 0)
+}
+
+func profileCPU(name string) (stop func(), err error) {
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, err
 	}
 	if err := pprof.StartCPUProfile(file); err != nil {
-		return struct{}{}, err
+		return nil, errors.Join(err, file.Close())
 	}
-	time.Sleep(a.CPU)
-	pprof.StopCPUProfile()
-	return struct{}{}, nil
+	return func() {
+		pprof.StopCPUProfile()
+		_ = file.Close()
+	}, nil
 }

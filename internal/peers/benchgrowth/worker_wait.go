@@ -26,7 +26,7 @@ type waitArgs struct {
 // wait starts goroutines that wait for one name: what each takes in memory, its stack
 // and the goroutine itself included.
 func (w *worker) wait(a waitArgs) (values, error) {
-	if err := w.once(lockservice.WriteLock("first-" + a.Name)); err != nil {
+	if err := w.waitInVain("first-" + a.Name); err != nil {
 		return nil, err
 	}
 	heap, stacks := rig.HeapAndStacks()
@@ -38,6 +38,20 @@ func (w *worker) wait(a waitArgs) (values, error) {
 	// All have asked by then; nothing tells it from outside.
 	time.Sleep(500*time.Millisecond + time.Duration(a.N)*100*time.Microsecond)
 	return memoryPer(a.N, heap, stacks), nil
+}
+
+// waitInVain has the process make what its first waiter makes for all.
+func (w *worker) waitInVain(name string) error {
+	lock := []lockservice.Lock{lockservice.WriteLock(name)}
+	held, err := w.acquire(lock...)
+	if err != nil {
+		return err
+	}
+	_, err = w.svc.Acquire(context.Background(), lock, lockservice.WithTimeout(50*time.Millisecond))
+	if !errors.Is(err, lockservice.ErrNotAcquired) {
+		return errors.Join(errors.New("a held lock was acquired"), err)
+	}
+	return held.Release(context.Background())
 }
 
 func (w *worker) waitOnce(ctx context.Context, name string) {
@@ -52,6 +66,11 @@ func (w *worker) waitOnce(ctx context.Context, name string) {
 	}
 }
 
+type drainArgs struct {
+	Long    time.Duration
+	Profile string // a file, or none
+}
+
 type drained struct {
 	Served int64
 	Last   time.Duration
@@ -59,7 +78,14 @@ type drained struct {
 
 // drain waits until all are served, but no longer than a time, and sends the others
 // home.
-func (w *worker) drain(long time.Duration) (drained, error) {
+func (w *worker) drain(a drainArgs) (drained, error) {
+	if a.Profile != "" {
+		stop, err := profileCPU(a.Profile)
+		if err != nil {
+			return drained{}, err
+		}
+		defer stop()
+	}
 	done := make(chan struct{})
 	go func() {
 		w.waiting.Wait()
@@ -67,7 +93,7 @@ func (w *worker) drain(long time.Duration) (drained, error) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(long):
+	case <-time.After(a.Long):
 	}
 	d := drained{w.waits.served.Load(), time.Duration(w.waits.last.Load())}
 	w.waits.stop()

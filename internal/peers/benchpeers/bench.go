@@ -104,34 +104,5 @@ func progress(s sample, began time.Time) {
 // fleet starts fresh processes of a peer on a server, and ends them.
 func (b *bench) fleet(k kind, n int, do func([]*rig.Process) (values, error)) (v values, err error) {
 	_, addr := b.serverOf(k)
-	return startFleet(workerConfig{Kind: k.Key, Addr: addr, Lease: b.limits.Lease}, n, do)
-}
-
-func startFleet(c workerConfig, n int, do func([]*rig.Process) (values, error)) (values, error) {
-	var fleet []*rig.Process
-	for range n {
-		p, err := rig.Start(peerRole, c)
-		if err != nil {
-			return nil, err
-		}
-		defer p.Close() //nolint:gocritic,revive // all end when the function does
-		fleet = append(fleet, p)
-	}
-	return do(fleet)
-}
-
-// all asks every process the same at once.
-func all[A, R any](fleet []*rig.Process, do string, args func(i int) A) ([]R, error) {
-	results, errs := make([]R, len(fleet)), make([]error, len(fleet))
-	done := make(chan int)
-	for i, p := range fleet {
-		go func() {
-			errs[i] = p.Call(do, args(i), &results[i])
-			done <- i
-		}()
-	}
-	for range fleet {
-		<-done
-	}
-	return results, errors.Join(errs...)
+	return rig.WithFleet(peerRole, workerConfig{Kind: k.Key, Addr: addr, Lease: b.limits.Lease}, n, do)
 }

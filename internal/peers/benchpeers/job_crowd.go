@@ -73,13 +73,12 @@ func jobG(b *bench, k kind) (values, error) {
 
 func (b *bench) crowded(k kind, processes int, a crowdArgs) (values, error) {
 	return b.fleet(k, processes, func(fleet []*rig.Process) (values, error) {
-		each := func(int) crowdArgs { return a }
 		warm := a
 		warm.Long = a.Long / 4
-		if _, err := all[crowdArgs, values](fleet, "crowd", func(int) crowdArgs { return warm }); err != nil {
+		if _, err := rig.All[crowdArgs, values](fleet, "crowd", rig.Same(warm)); err != nil {
 			return nil, err
 		}
-		results, err := all[crowdArgs, values](fleet, "crowd", each)
+		results, err := rig.All[crowdArgs, values](fleet, "crowd", rig.Same(a))
 		sum := values{}
 		for _, v := range results {
 			sum["ops"] += v["ops"]

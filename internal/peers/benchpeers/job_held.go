@@ -110,7 +110,7 @@ func (b *bench) jobF(servers []heldServer) {
 
 func (b *bench) measureHeld(s heldServer) (values, error) {
 	c := workerConfig{Kind: s.Key, Addr: s.addr, Lease: heldLease}
-	return startFleet(c, 1, func(fleet []*rig.Process) (values, error) {
+	return rig.WithFleet(peerRole, c, 1, func(fleet []*rig.Process) (values, error) {
 		if err := fleet[0].Call("hold", holdArgs{"f", heldLocks}, nil); err != nil {
 			return nil, err
 		}

@@ -60,7 +60,7 @@ func jobLoop(readers int) func(*bench, kind) (values, error) {
 	return func(b *bench, k kind) (values, error) {
 		return b.fleet(k, processes, func(fleet []*rig.Process) (values, error) {
 			a := loopArgs{b.name("loop"), waiters / processes, readers, rig.Now() + 200*time.Millisecond, b.limits.Loop}
-			turns, err := all[loopArgs, [][]turn](fleet, "loop", func(int) loopArgs { return a })
+			turns, err := rig.All[loopArgs, [][]turn](fleet, "loop", rig.Same(a))
 			if err != nil {
 				return nil, err
 			}

@@ -71,7 +71,7 @@ func jobD(b *bench, k kind) (values, error) {
 		ended := make(chan error)
 		go func() {
 			var err error
-			turns, err = all[queueArgs, []turn](fleet, "queue", func(i int) queueArgs { return arrival(name, i, start) })
+			turns, err = rig.All[queueArgs, []turn](fleet, "queue", func(i int) queueArgs { return arrival(name, i, start) })
 			ended <- err
 		}()
 		rig.SleepUntil(start + waiters*arrivals + 30*time.Millisecond)

@@ -49,7 +49,7 @@ var kinds = []kind{
 	{Key: "set-del", Label: "SET NX PX and DEL", How: "shared connection, pipelined", Floor: true, open: openSetDel},
 	{Key: "ours", Label: "RedisLockService", How: "Open, as its README says", Ours: true, Readers: true, Renews: true, open: openOurs},
 	{Key: "rueidislock", Label: "rueidislock", How: "with its defaults: two of three keys", Renews: true, open: openRueidislock(false)},
-	{Key: "rueidislock-tuned", Label: "rueidislock, tuned", How: "KeyMajority 1, NoLoopTracking (as its README says for one server)", Renews: true, open: openRueidislock(true)},
+	{Key: "rueidislock-tuned", Label: "rueidislock, tuned", How: "KeyMajority 1, NoLoopTracking (as its README says for one server), TryNextAfter 1 s", Renews: true, open: openRueidislock(true)},
 	{Key: "redsync-goredis", Label: "redsync on go-redis", How: "as its README says: retry after 50–250 ms", open: openRedsyncGoRedis(false)},
 	{Key: "redsync-goredis-tuned", Label: "redsync on go-redis, tuned", How: "retry after 1 ms, without end", open: openRedsyncGoRedis(true)},
 	{Key: "redsync-rueidis-tuned", Label: "redsync on rueidis, tuned", How: "retry after 1 ms, without end", open: openRedsyncRueidis},

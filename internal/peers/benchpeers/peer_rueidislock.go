@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
@@ -17,6 +18,9 @@ func openRueidislock(tuned bool) func(openConfig) (peer, error) {
 		}
 		if tuned {
 			opt.KeyMajority, opt.NoLoopTracking = 1, true
+			// By default a reply that takes longer than 20 ms counts as a refusal, and
+			// with NoLoopTracking nothing wakes the waiter when its key is deleted.
+			opt.TryNextAfter = time.Second
 		}
 		locker, err := rueidislock.NewLocker(opt)
 		if err != nil {
