@@ -91,7 +91,7 @@ func (b *bench) measure(j job, k kind, round int) {
 	began := time.Now()
 	var err error
 	if s.Values, err = j.run(b, k); err != nil {
-		s.Why = err.Error()
+		s.Values, s.Why = nil, err.Error()
 	}
 	b.samples = append(b.samples, s)
 	progress(s, began)

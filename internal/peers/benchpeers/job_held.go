@@ -99,7 +99,7 @@ func (b *bench) jobF(servers []heldServer) {
 			var err error
 			began := time.Now()
 			if samples[i].Values, err = b.measureHeld(s); err != nil {
-				samples[i].Why = err.Error()
+				samples[i].Values, samples[i].Why = nil, err.Error()
 			}
 			progress(samples[i], began)
 		})

@@ -35,7 +35,7 @@ var (
 	full = limits{
 		Rounds: 5, Long: 2, Lease: 5 * time.Second,
 		Alone: 300 * time.Millisecond, Crowd: 400 * time.Millisecond, HandOff: 600 * time.Millisecond,
-		LongWait: 1500 * time.Millisecond, Loop: 3 * time.Second, Idle: 10 * time.Second,
+		LongWait: 1000 * time.Millisecond, Loop: 3 * time.Second, Idle: 10 * time.Second,
 	}
 	short = limits{
 		Rounds: 1, Long: 1, Lease: 3 * time.Second,
