@@ -26,12 +26,16 @@ func run() error {
 	only := flag.String("sweeps", "", "measure these only, with commas")
 	dir := flag.String("dir", "", "write the pictures and growth.json to this folder")
 	doc := flag.String("doc", "", "put the tables between the marks of this file")
+	draw := flag.String("draw", "", "measure nothing, draw the growth.json of this folder anew")
 	flag.StringVar(&g.profiles, "profile", "", "write profiles to this folder")
 	flag.Parse()
 	if *isShort {
 		g.limits = short
 	}
 	chosen := chosenSweeps(*only)
+	if *draw != "" {
+		return g.redraw(*draw, *doc)
+	}
 	var err error
 	if g.redis, err = rig.StartRedis(); err != nil {
 		return err

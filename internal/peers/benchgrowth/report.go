@@ -55,14 +55,27 @@ func (g *growth) table(b *strings.Builder, s sweep) {
 	for _, x := range s.xs {
 		fmt.Fprintf(b, " %s |", rig.Number(float64(x)))
 	}
-	b.WriteString(" exponent at the end |\n|---|" + strings.Repeat("--:|", len(s.xs)+1) + "\n")
+	b.WriteString(" exponent at the end | wanted |\n|---|" + strings.Repeat("--:|", len(s.xs)+1) + "---|\n")
 	for _, c := range s.curves {
 		xs, ys := g.series(s, c)
 		fmt.Fprintf(b, "| %s |", c.title)
 		for _, y := range ys {
 			fmt.Fprintf(b, " %s |", rig.Number(y))
 		}
-		fmt.Fprintf(b, " %.2f |\n", exponent(xs, ys))
+		fmt.Fprintf(b, " %.2f | %s |\n", exponent(xs, ys), c.wanted())
+	}
+}
+
+func (c curve) wanted() string {
+	switch {
+	case c.limit > 0:
+		return "flat, at most " + rig.Number(c.limit)
+	case c.more:
+		return "not less"
+	case c.flat:
+		return "flat"
+	default:
+		return "at most in proportion"
 	}
 }
 
@@ -79,4 +92,16 @@ func (g *growth) write(dir string, chosen []sweep) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "growth.json"), append(data, '\n'), 0o644)
+}
+
+// redraw makes everything but the figures anew.
+func (g *growth) redraw(dir, doc string) error {
+	data, err := os.ReadFile(filepath.Join(dir, "growth.json"))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, &g.points); err != nil {
+		return err
+	}
+	return g.publish(sweeps, dir, doc)
 }

@@ -33,7 +33,8 @@ func TestPictureIsWholeAndStaysInItsPanels(t *testing.T) {
 		}
 		require.NoError(t, err)
 	}
-	p := newPanel(g.series(s, s.curves[0]))
+	xs, ys := g.series(s, s.curves[0])
+	p := newPanel(xs, ys, s.curves[0])
 	for i, x := range p.xs {
 		require.GreaterOrEqual(t, p.x(x), float64(left))
 		require.LessOrEqual(t, p.x(x), float64(panelWidth-right)+1e-9)

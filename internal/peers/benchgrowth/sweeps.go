@@ -28,7 +28,8 @@ type curve struct {
 	value string
 	title string
 	flat  bool    // it may not grow
-	limit float64 // from the largest x on it may be no more; 0: no such goal
+	limit float64 // how much it may be in the end; 0: no such goal
+	more  bool    // it is no cost
 }
 
 var sweeps = []sweep{
@@ -44,7 +45,7 @@ var sweeps = []sweep{
 	{
 		key: "processes", title: "processes that compete for one name, 4 goroutines each", axis: "processes", xs: []int{1, 2, 4, 8, 16}, run: sweepProcesses,
 		curves: []curve{
-			{value: "ops", title: "acquisitions/s"},
+			{value: "ops", title: "acquisitions/s", flat: true, more: true},
 			{value: "commands", title: "commands per acquisition", flat: true},
 			{value: "connections", title: "connections per process", flat: true},
 		},

@@ -65,7 +65,7 @@ func sweepService(g *growth, x int) (values, error) {
 	return g.fleet(1, func(fleet []*rig.Process) (values, error) {
 		name := g.name("service")
 		var v, p50 values
-		if err := fleet[0].Call("touch", takeArgs{Name: name, N: x}, nil); err != nil {
+		if err := fleet[0].Call("touch", takeArgs{Name: name, N: x}, &v); err != nil {
 			return nil, err
 		}
 		a := repeatArgs{Names: numbered(name, x), Random: true, Long: g.limits.Alone}

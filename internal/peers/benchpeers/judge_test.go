@@ -76,5 +76,6 @@ func TestTableSaysWhyNothingWasMeasured(t *testing.T) {
 	t.Parallel()
 	text := oneRound().markdown()
 	require.Contains(t, text, "| bsm/redislock | – (broken) |")
+	require.Contains(t, text, "- a, p50, µs: bsm/redislock with 16, against 20 here.")
 	require.Contains(t, text, "| RedisLockService | 20 | 4.00 | 1.25 |")
 }

@@ -28,7 +28,11 @@ func run() error {
 	rounds := flag.Int("rounds", 0, "how many rounds, if not the usual number")
 	jsonFile := flag.String("json", "", "write every round's figures to this file")
 	doc := flag.String("doc", "", "put the tables between the marks of this file")
+	from := flag.String("from", "", "measure nothing, make the tables of this JSON file anew")
 	flag.Parse()
+	if *from != "" {
+		return again(*from, *doc)
+	}
 	l := full
 	if *isShort {
 		l = short

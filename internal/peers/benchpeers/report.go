@@ -58,7 +58,7 @@ func (r *report) why(job, peer string) string {
 func (r *report) best(job string, c column) (key string, value float64) {
 	for _, k := range kinds {
 		v, ok := r.median(job, k.Key, c.value)
-		if !ok || k.Ours || k.Floor || c.renews && !k.Renews {
+		if !ok || !r.compared(k, c) {
 			continue
 		}
 		if key == "" || c.better(v, value) {
@@ -66,6 +66,11 @@ func (r *report) best(job string, c column) (key string, value float64) {
 		}
 	}
 	return key, value
+}
+
+// compared tells whether a library's figure is one to compare ours with.
+func (r *report) compared(k kind, c column) bool {
+	return !k.Ours && !k.Floor && (k.Renews || !c.renews)
 }
 
 func (r *report) publish(jsonFile, doc string) error {
@@ -84,4 +89,17 @@ func (r *report) publish(jsonFile, doc string) error {
 		return err
 	}
 	return os.WriteFile(jsonFile, append(data, '\n'), 0o644)
+}
+
+// again makes the tables of an earlier run.
+func again(file, doc string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	r := new(report)
+	if err := json.Unmarshal(data, r); err != nil {
+		return err
+	}
+	return r.publish("", doc)
 }

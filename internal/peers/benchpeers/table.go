@@ -15,6 +15,8 @@ type column struct {
 	more bool
 	// ratios: the table also shows it against the floor and the best peer.
 	ratios bool
+	// minor: no word about who is better at it.
+	minor bool
 	// renews: only those that renew what they hold are compared.
 	renews bool
 }
@@ -34,14 +36,14 @@ var (
 		{value: "ops", title: "turns/s", more: true, ratios: true},
 		{value: "ratio", title: "longest wait / median wait"},
 		{value: "means", title: "slowest waiter's mean / median of means"},
-		{value: "longest", title: "longest wait, ms"},
-		{value: "fewest", title: "turns, fewest"},
-		{value: "most", title: "turns, most"},
-		{value: "stuck", title: "waiters not served within 6 s"},
+		{value: "longest", title: "longest wait, ms", minor: true},
+		{value: "fewest", title: "turns, fewest", minor: true},
+		{value: "most", title: "turns, most", minor: true},
+		{value: "stuck", title: "waiters not served within 6 s", minor: true},
 	}
 	timeColumns = []column{
 		{value: "p50", title: "p50, µs", ratios: true},
-		{value: "p99", title: "p99, µs"},
+		{value: "p99", title: "p99, µs", minor: true},
 	}
 	rateColumns = []column{{value: "ops", title: "ops/s", more: true, ratios: true}}
 
@@ -52,7 +54,7 @@ var (
 			{value: "commands", title: "commands per hand-off"},
 			{value: "inversions", title: "inversions of 4,950"},
 			{value: "ratio", title: "longest wait / median wait"},
-			{value: "overlaps", title: "two at once"},
+			{value: "overlaps", title: "two at once", minor: true},
 		},
 		"d-loop": loopColumns, "d-mixed": loopColumns,
 		"f": {
@@ -80,30 +82,11 @@ func (r *report) markdown() string {
 		r.Cores, r.Redis, r.Go, r.Rounds, r.Took)
 	r.overview(&b)
 	r.goals(&b)
+	r.wins(&b)
 	for _, key := range order {
 		r.job(&b, key)
 	}
 	return b.String()
-}
-
-// overview is a line for each figure that has ratios.
-func (r *report) overview(b *strings.Builder) {
-	b.WriteString("| job | figure | RedisLockService | best peer | against it | floor | against it |\n|---|---|--:|--:|--:|--:|--:|\n")
-	for _, key := range order {
-		for _, c := range columns[key] {
-			us, ok := r.median(key, "ours", c.value)
-			if !c.ratios || !ok {
-				continue
-			}
-			peer, best := r.best(key, c)
-			floor, ok := r.median(key, floorKey, c.value)
-			if !ok {
-				floor = -1
-			}
-			fmt.Fprintf(b, "| %s. %s | %s | %s | %s (%s) | %s | %s | %s |\n", key, title(key), c.title,
-				rig.Number(us), rig.Number(best), label(peer), ratio(us, best), rig.Number(floor), ratio(us, floor))
-		}
-	}
 }
 
 func (r *report) job(b *strings.Builder, key string) {
