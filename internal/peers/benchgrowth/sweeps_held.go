@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"maps"
 
 	"github.com/redislockservice/redislockservice/internal/peers/rig"
@@ -9,43 +10,36 @@ import (
 // mostHeld is where profiles are taken.
 const mostHeld = 20000
 
-// sweepHeld holds locks for a renewal interval and more, undisturbed; and for as long
-// with another lock that is acquired all the while.
+// sweepHeld holds locks for a renewal interval, undisturbed; and for as long with
+// another lock that is acquired all the while.
 func sweepHeld(g *growth, x int) (values, error) {
-	return g.fleet(1, func(fleet []*rig.Process) (v values, err error) {
+	return g.fleet(1, func(fleet []*rig.Process) (values, error) {
 		p := fleet[0]
 		if err := p.Call("take", takeArgs{Name: g.name("held"), N: x}, nil); err != nil {
 			return nil, err
 		}
-		before, err := g.redis.Commands()
-		if err != nil {
-			return nil, err
+		v := values{}
+		commands, err := rig.Counted(g.redis, func() error { return callInto(v, p, "idle", g.limits.Idle) })
+		v["commands"] = commands / g.limits.Idle.Seconds()
+		if err == nil {
+			err = callInto(v, p, "memory", struct{}{})
 		}
-		var idle, probe values
-		if err := p.Call("idle", g.limits.Idle, &idle); err != nil {
-			return nil, err
+		if err == nil {
+			err = callInto(v, p, "probe", probeArgs{g.name("probe"), g.limits.Idle})
 		}
-		after, err := g.redis.Commands()
-		if err != nil {
-			return nil, err
+		if err == nil && x == mostHeld {
+			err = errors.Join(g.profile(p, "held-heap", 0), g.profile(p, "held-cpu", g.limits.Idle))
 		}
-		if err := p.Call("memory", struct{}{}, &v); err != nil {
-			return nil, err
-		}
-		v["commands"] = (after - before) / g.limits.Idle.Seconds()
-		if err := p.Call("probe", probeArgs{g.name("probe"), g.limits.Idle}, &probe); err != nil {
-			return nil, err
-		}
-		maps.Copy(v, idle)
-		maps.Copy(v, probe)
-		if x != mostHeld {
-			return v, nil
-		}
-		if err := g.profile(p, "held-heap", 0); err != nil {
-			return nil, err
-		}
-		return v, g.profile(p, "held-cpu", g.limits.Idle)
+		return v, err
 	})
+}
+
+// callInto adds a call's figures to others.
+func callInto(v values, p *rig.Process, do string, args any) error {
+	var more values
+	err := p.Call(do, args, &more)
+	maps.Copy(v, more)
+	return err
 }
 
 // sweepReaders has one process hold a name as many readers, and another come and go.
@@ -64,13 +58,10 @@ func sweepReaders(g *growth, x int) (values, error) {
 func sweepService(g *growth, x int) (values, error) {
 	return g.fleet(1, func(fleet []*rig.Process) (values, error) {
 		name := g.name("service")
-		var v, p50 values
-		if err := fleet[0].Call("touch", takeArgs{Name: name, N: x}, &v); err != nil {
+		v := values{}
+		if err := callInto(v, fleet[0], "touch", takeArgs{Name: name, N: x}); err != nil {
 			return nil, err
 		}
-		a := repeatArgs{Names: numbered(name, x), Random: true, Long: g.limits.Alone}
-		err := fleet[0].Call("repeat", a, &p50)
-		maps.Copy(v, p50)
-		return v, err
+		return v, callInto(v, fleet[0], "repeat", repeatArgs{Names: numbered(name, x), Random: true, Long: g.limits.Alone})
 	})
 }

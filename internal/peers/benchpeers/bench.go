@@ -46,12 +46,7 @@ func (b *bench) close() {
 	b.noFsync.Close()
 }
 
-// server counts the commands it is sent.
-type server interface {
-	Commands() (float64, error)
-}
-
-func (b *bench) serverOf(k kind) (server, string) {
+func (b *bench) serverOf(k kind) (rig.Counter, string) {
 	switch {
 	case k.NoFsync:
 		return b.noFsync, b.noFsync.Addr

@@ -27,25 +27,16 @@ func (w *worker) hold(a holdArgs) (struct{}, error) {
 		return struct{}{}, err
 	}
 	// The first use of a client makes what all share.
-	first, err := c.lock(context.Background(), a.Name)
-	if err != nil {
+	if _, err := c.lock(context.Background(), a.Name); err != nil {
 		return struct{}{}, err
 	}
 	w.bare = rig.Memory()
-	releases := make([]func() error, 0, a.Locks)
 	for i := range a.Locks {
 		release, err := c.lock(context.Background(), fmt.Sprintf("%s-%d", a.Name, i))
 		if err != nil {
 			return struct{}{}, err
 		}
-		releases = append(releases, release)
-	}
-	w.held = func() error {
-		errs := []error{first()}
-		for _, release := range releases {
-			errs = append(errs, release())
-		}
-		return errors.Join(errs...)
+		w.kept = append(w.kept, release)
 	}
 	return struct{}{}, nil
 }
@@ -59,7 +50,7 @@ func (w *worker) memory(locks int) (float64, error) {
 // heldServer is a server of one peer's own, for job f.
 type heldServer struct {
 	kind
-	server
+	rig.Counter
 	addr  string
 	close func()
 }
@@ -114,15 +105,16 @@ func (b *bench) measureHeld(s heldServer) (values, error) {
 		if err := fleet[0].Call("hold", holdArgs{"f", heldLocks}, nil); err != nil {
 			return nil, err
 		}
-		before, err1 := s.Commands()
-		time.Sleep(b.limits.Idle)
-		after, err2 := s.Commands()
+		commands, err1 := rig.Counted(s, func() error {
+			time.Sleep(b.limits.Idle)
+			return nil
+		})
 		var bytes float64
-		err3 := fleet[0].Call("memory", heldLocks, &bytes)
+		err2 := fleet[0].Call("memory", heldLocks, &bytes)
 		v := values{"bytes": bytes}
 		if s.Renews {
-			v["commands"] = (after - before) / b.limits.Idle.Seconds()
+			v["commands"] = commands / b.limits.Idle.Seconds()
 		}
-		return v, errors.Join(err1, err2, err3)
+		return v, errors.Join(err1, err2)
 	})
 }

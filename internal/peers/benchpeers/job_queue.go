@@ -61,33 +61,44 @@ func takeTurn(lock func() (func() error, error)) (t turn, err error) {
 // other, and then counts from its release to the end of the last turn.
 func jobD(b *bench, k kind) (values, error) {
 	return b.fleet(k, processes+1, func(fleet []*rig.Process) (values, error) {
-		first, fleet, name := fleet[processes], fleet[:processes], b.name("d")
+		first, name := fleet[processes], b.name("d")
 		if err := first.Call("take", name, nil); err != nil {
 			return nil, err
 		}
 		// Everybody is there and has its sessions 200 ms from now.
 		start := rig.Now() + 200*time.Millisecond
-		var turns [][]turn
-		ended := make(chan error)
-		go func() {
-			var err error
-			turns, err = rig.All[queueArgs, []turn](fleet, "queue", func(i int) queueArgs { return arrival(name, i, start) })
-			ended <- err
-		}()
+		ended := startQueue(fleet[:processes], name, start)
 		rig.SleepUntil(start + waiters*arrivals + 30*time.Millisecond)
-		server, _ := b.serverOf(k)
-		before, err1 := server.Commands()
 		var out time.Duration
-		err2 := first.Call("give", struct{}{}, &out)
-		err3 := <-ended
-		after, err4 := server.Commands()
-		if err := errors.Join(err1, err2, err3, err4); err != nil {
+		var q queued
+		server, _ := b.serverOf(k)
+		commands, err := rig.Counted(server, func() error {
+			err := first.Call("give", struct{}{}, &out)
+			q = <-ended
+			return errors.Join(err, q.err)
+		})
+		if err != nil {
 			return nil, err
 		}
-		v := judgeQueue(slices.Concat(turns...), out)
-		v["commands"] = (after - before) / waiters
+		v := judgeQueue(q.turns, out)
+		v["commands"] = commands / waiters
 		return v, nil
 	})
+}
+
+// queued is everybody's turn.
+type queued struct {
+	turns []turn
+	err   error
+}
+
+func startQueue(fleet []*rig.Process, name string, start time.Duration) <-chan queued {
+	ended := make(chan queued)
+	go func() {
+		turns, err := rig.All[queueArgs, []turn](fleet, "queue", func(i int) queueArgs { return arrival(name, i, start) })
+		ended <- queued{slices.Concat(turns...), err}
+	}()
+	return ended
 }
 
 // arrival deals the waiters out to the processes in turn.

@@ -21,9 +21,10 @@ type workerConfig struct {
 // worker is such a process: one peer, and what the jobs have it do.
 type worker struct {
 	peer peer
-	one  contender    // of take
-	held func() error // by take, until give
-	bare float64      // the memory before hold
+	one  contender      // of take
+	held func() error   // by take, until give
+	kept []func() error // by hold, for good
+	bare float64        // the memory before hold
 }
 
 func runWorker(text json.RawMessage) (map[string]rig.Handler, func(), error) {
