@@ -84,5 +84,13 @@ func (g *growth) profile(p *rig.Process, name string, cpu time.Duration) error {
 	if g.profiles == "" {
 		return nil
 	}
-	return p.Call("profile", profileArgs{filepath.Join(g.profiles, name+".pprof"), cpu}, nil)
+	return p.Call("profile", profileArgs{g.profileFile(name), cpu}, nil)
+}
+
+// profileFile is none if no profiles are wanted.
+func (g *growth) profileFile(name string) string {
+	if g.profiles == "" {
+		return ""
+	}
+	return filepath.Join(g.profiles, name+".pprof")
 }

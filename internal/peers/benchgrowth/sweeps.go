@@ -43,7 +43,7 @@ var sweeps = []sweep{
 		},
 	},
 	{
-		key: "names", title: "names in a call, all or none", axis: "names", xs: []int{1, 3, 10, 30, 100}, run: sweepNames,
+		key: "names", title: "names in a call, all or none", axis: "names", xs: []int{1, 3, 10, 30, mostNames}, run: sweepNames,
 		curves: []curve{{value: "p50", title: "acquire and release, p50, µs"}},
 	},
 	{

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"time"
 
 	"github.com/redislockservice/redislockservice/internal/peers/rig"
@@ -54,8 +53,8 @@ func (g *growth) serve(holder *rig.Process, fleet []*rig.Process, x int) (values
 // drainArgs profiles the first process with the most waiters.
 func (g *growth) drainArgs(x, process int) drainArgs {
 	a := drainArgs{Long: g.limits.Drain}
-	if g.profiles != "" && x == mostWaiters && process == 0 {
-		a.Profile = filepath.Join(g.profiles, "waiting-cpu.pprof")
+	if x == mostWaiters && process == 0 {
+		a.Profile = g.profileFile("waiting-cpu")
 	}
 	return a
 }
@@ -96,8 +95,16 @@ func compete(fleet []*rig.Process, a loopArgs) (ops float64, err error) {
 	return ops, err
 }
 
+// mostNames is where a profile is taken.
+const mostNames = 100
+
+// sweepNames has one caller acquire all of them.
 func sweepNames(g *growth, x int) (values, error) {
-	return g.alone(repeatArgs{Names: numbered(g.name("names"), x), Long: g.limits.Alone})
+	a := repeatArgs{Names: numbered(g.name("names"), x), Long: g.limits.Alone}
+	if x == mostNames {
+		a.Profile = g.profileFile("names-cpu")
+	}
+	return g.alone(a)
 }
 
 func (g *growth) alone(a repeatArgs) (v values, err error) {

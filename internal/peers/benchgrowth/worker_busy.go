@@ -48,10 +48,17 @@ type repeatArgs struct {
 	Read   bool
 	Random bool // one of the names at a time
 	Long   time.Duration
+	// Profile is a file, or none.
+	Profile string
 }
 
 // repeat is one caller, alone.
 func (w *worker) repeat(a repeatArgs) (values, error) {
+	stop, err := profileCPU(a.Profile)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
 	locks := make([]lockservice.Lock, len(a.Names))
 	for i, name := range a.Names {
 		locks[i] = lockservice.WriteLock(name)
@@ -99,7 +106,11 @@ func (w *worker) profile(a profileArgs) (struct{}, error) {
 	return struct{}{}, pprof.Lookup("heap").WriteTo(file, 0)
 }
 
+// profileCPU does nothing without a name.
 func profileCPU(name string) (stop func(), err error) {
+	if name == "" {
+		return func() {}, nil
+	}
 	file, err := os.Create(name)
 	if err != nil {
 		return nil, err

@@ -79,13 +79,11 @@ type drained struct {
 // drain waits until all are served, but no longer than a time, and sends the others
 // home.
 func (w *worker) drain(a drainArgs) (drained, error) {
-	if a.Profile != "" {
-		stop, err := profileCPU(a.Profile)
-		if err != nil {
-			return drained{}, err
-		}
-		defer stop()
+	stop, err := profileCPU(a.Profile)
+	if err != nil {
+		return drained{}, err
 	}
+	defer stop()
 	done := make(chan struct{})
 	go func() {
 		w.waiting.Wait()

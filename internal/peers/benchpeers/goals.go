@@ -38,7 +38,7 @@ var goals = []goal{
 
 // measured is our figure, as the goal has it.
 func (r *report) measured(g goal) (v float64, ok bool) {
-	us, ok := r.median(g.job, "ours", g.value)
+	us, ok := r.median(g.job, oursKey, g.value)
 	if !ok || g.against == "" {
 		return us, ok
 	}

@@ -72,6 +72,14 @@ func TestWhoDoesNotRenewIsNotComparedByItsHeldLocks(t *testing.T) {
 	require.Equal(t, 3000.0, best)
 }
 
+func TestFailureOfThisLibraryFailsTheRun(t *testing.T) {
+	t.Parallel()
+	r := oneRound()
+	require.NoError(t, r.failures(), "others may fail")
+	r.Samples = append(r.Samples, sample{Job: "b", Peer: oursKey, Round: 2, Why: "broken"})
+	require.ErrorContains(t, r.failures(), "job b, round 2: broken")
+}
+
 func TestTableSaysWhyNothingWasMeasured(t *testing.T) {
 	t.Parallel()
 	text := oneRound().markdown()

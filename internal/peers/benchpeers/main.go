@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -44,7 +45,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	return report.publish(*jsonFile, *doc)
+	return errors.Join(report.publish(*jsonFile, *doc), report.failures())
 }
 
 func chosenPeers(only string) []kind {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -71,6 +72,17 @@ func (r *report) best(job string, c column) (key string, value float64) {
 // compared tells whether a library's figure is one to compare ours with.
 func (r *report) compared(k kind, c column) bool {
 	return !k.Ours && !k.Floor && (k.Renews || !c.renews)
+}
+
+// failures are measurements of this library that came to nothing: then the run fails.
+func (r *report) failures() error {
+	var errs []error
+	for _, s := range r.Samples {
+		if s.Peer == oursKey && s.Why != "" {
+			errs = append(errs, fmt.Errorf("job %s, round %d: %s", s.Job, s.Round, s.Why))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (r *report) publish(jsonFile, doc string) error {

@@ -12,7 +12,7 @@ func (r *report) overview(b *strings.Builder) {
 	b.WriteString("| job | figure | RedisLockService | best peer | against it | floor | against it |\n|---|---|--:|--:|--:|--:|--:|\n")
 	for _, key := range order {
 		for _, c := range columns[key] {
-			us, ok := r.median(key, "ours", c.value)
+			us, ok := r.median(key, oursKey, c.value)
 			if !c.ratios || !ok {
 				continue
 			}
@@ -33,7 +33,7 @@ func (r *report) wins(b *strings.Builder) {
 	none := true
 	for _, key := range order {
 		for _, c := range columns[key] {
-			us, ok := r.median(key, "ours", c.value)
+			us, ok := r.median(key, oursKey, c.value)
 			peer, them := r.best(key, c)
 			if !ok || c.minor || peer == "" || !c.better(them, us) {
 				continue
