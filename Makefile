@@ -112,7 +112,7 @@ bench: setup ## benchmarks against a real Redis
 	go test -run '^$$' -bench . -benchmem -timeout 20m $(TESTFLAGS) ./lockservice/...
 
 .PHONY: bench-peers
-bench-peers: setup ## measure this library against others, into docs/benchmarks.md (SHORT=1: about 40 s, only printed)
+bench-peers: setup ## measure this library against others, into docs/benchmarks.md (SHORT=1: about a minute, only printed)
 	cd internal/peers && go run ./benchpeers $(if $(SHORT),-short,-doc ../../docs/benchmarks.md -json ../../docs/benchmarks/peers.json) $(BENCHFLAGS)
 
 .PHONY: bench-growth

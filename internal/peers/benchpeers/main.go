@@ -25,7 +25,7 @@ func main() {
 func run() error {
 	only := flag.String("only", "", "measure these peers only, by key, with commas")
 	which := flag.String("jobs", "a,b,c,c-long,d,d-loop,d-mixed,e,f,g", "measure these jobs")
-	isShort := flag.Bool("short", os.Getenv("SHORT") != "", "about 40 s, and less exact")
+	isShort := flag.Bool("short", os.Getenv("SHORT") != "", "about a minute, and less exact")
 	rounds := flag.Int("rounds", 0, "how many rounds, if not the usual number")
 	jsonFile := flag.String("json", "", "write every round's figures to this file")
 	doc := flag.String("doc", "", "put the tables between the marks of this file")
