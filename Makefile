@@ -111,6 +111,14 @@ mutants: ## put deliberate mistakes into the code: the tests and the simulation 
 bench: setup ## benchmarks against a real Redis
 	go test -run '^$$' -bench . -benchmem -timeout 20m $(TESTFLAGS) ./lockservice/...
 
+.PHONY: bench-peers
+bench-peers: setup ## measure this library against others, into docs/benchmarks.md (SHORT=1: about a minute, only printed)
+	cd internal/peers && go run ./benchpeers $(if $(SHORT),-short,-doc ../../docs/benchmarks.md -json ../../docs/benchmarks/peers.json) $(BENCHFLAGS)
+
+.PHONY: bench-growth
+bench-growth: setup ## measure what grows with what, into docs/benchmarks (SHORT=1: only printed)
+	cd internal/peers && go run ./benchgrowth $(if $(SHORT),-short,-dir ../../docs/benchmarks -doc ../../docs/benchmarks.md) $(BENCHFLAGS)
+
 .PHONY: demo
 demo: ## two services compete for three locks (REDIS_URL, else an embedded server)
 	cd examples && go run ./quickstart
