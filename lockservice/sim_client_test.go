@@ -171,7 +171,7 @@ func (c *simClient) enter(a *Acquisition) {
 	if a.parent == nil && !a.HasLock() {
 		s.fail("%s: code starts without its lock", a.id)
 	}
-	s.held[a] = c
+	s.held = append(s.held, simHeld{a, c})
 	s.judge.enteredLocked(a)
 	for _, w := range a.wants {
 		if h, mode := a.parent.find(w.Name); h != nil && mode == lockrules.Read && w.Mode == lockrules.Write {
@@ -206,7 +206,7 @@ func (c *simClient) look(a *Acquisition) {
 func (c *simClient) leave(a *Acquisition) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	delete(c.s.held, a)
+	c.s.dropLocked(a)
 	delete(c.past, a)
 }
 

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,10 +40,20 @@ type simWorld struct {
 	nodes []*simNode
 
 	mu     sync.Mutex // guards the fields below
-	held   map[*Acquisition]*simClient
+	held   []simHeld  // in the order of their beginning
 	counts map[string]int
 	judge  simJudge
 	left   []string
+}
+
+// simHeld is an acquisition whose code runs.
+type simHeld struct {
+	a *Acquisition
+	c *simClient
+}
+
+func (s *simWorld) dropLocked(a *Acquisition) {
+	s.held = slices.DeleteFunc(s.held, func(h simHeld) bool { return h.a == a })
 }
 
 type simNode struct {
@@ -84,7 +95,6 @@ func simKindOf(seed uint64) simKind { return simKind(seed % uint64(simKinds)) }
 // build sets up services and clients.
 func (s *simWorld) build(w *sim.World) {
 	s.w = w
-	s.held = make(map[*Acquisition]*simClient)
 	s.counts = make(map[string]int)
 	s.judge = newSimJudge(s)
 	cfg, err := newConfig([]Option{WithKeyPrefix("p"), WithOwner("o"), WithLeaseTime(simLease), WithPollDelay(simPoll), WithConnectionTimeout(simOp)})
@@ -145,9 +155,9 @@ func (n *simNode) jitter(limit time.Duration) time.Duration {
 	if limit == simLease/2/10+1 {
 		client = <-n.keeping
 	}
-	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %d %d %d %d", n.name, n.seed, time.Now().UnixNano(), limit, client)
-	return time.Duration(h.Sum64() % uint64(limit))
+	now := uint64(time.Now().UnixNano())
+	draw := rand.NewPCG(n.seed^uint64(client)<<56, now^uint64(limit)<<20).Uint64()
+	return time.Duration(draw % uint64(limit))
 }
 
 // keeps is called right before the jitter of a renewal, by the same goroutine.
@@ -210,6 +220,7 @@ func simRun(t testingT, cfg sim.Config) (sim.Result, map[string]int) {
 		result.Violation = fmt.Errorf("left behind: %v", s.left)
 	}
 	counts := maps.Clone(s.counts)
+	counts["two held a read lock together"] = s.judge.shared
 	for fact, n := range result.Facts {
 		counts[string(fact)] += n
 	}

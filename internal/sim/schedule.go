@@ -20,8 +20,8 @@ func (w *World) run() {
 	w.weights = w.swarm()
 	for w.stand() && w.steps < w.cfg.Steps {
 		w.steps++
-		a := w.menu[w.choose.weigh(w.weights)]
-		w.note("%d %s", time.Since(epoch).Microseconds(), a.name)
+		a := &w.menu[w.choose.weigh(w.weights)]
+		w.sawAct(a)
 		a.do(w)
 	}
 	if w.violation == nil {
@@ -55,6 +55,9 @@ func (w *World) swarm() []int {
 func (w *World) stand() bool {
 	synctest.Wait()
 	w.waiting = append(w.waiting, w.gate.arrived()...)
+	if w.letGo() {
+		synctest.Wait()
+	}
 	w.look()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +69,7 @@ func (w *World) stand() bool {
 
 func (w *World) look() {
 	for _, a := range w.Redis.TakeLog() {
-		w.note("%s applied %d, late %t, by %s", a.Node, a.Number, a.Late, a.RunID[len(a.RunID)-2:])
+		w.sawApplied(&a)
 		for _, see := range w.seen {
 			w.violate(see(a))
 		}
@@ -86,15 +89,44 @@ func (w *World) violate(err error) {
 func (w *World) free(i int, f Fault) {
 	e := w.waiting[i]
 	w.waiting = slices.Delete(w.waiting, i, i+1)
-	w.note("%v: %v", e.step, f)
+	w.sawStep(&e.step, &f)
 	e.free <- f
+}
+
+// letGo lets those steps go on whose callers have left and that have no effect
+// without them: they would only be in the way of those that matter.
+func (w *World) letGo() (some bool) {
+	w.Redis.mu.Lock()
+	defer w.Redis.mu.Unlock()
+	w.waiting = slices.DeleteFunc(w.waiting, func(e *parked) bool {
+		vain := e.step.vainLocked()
+		if vain {
+			e.free <- Fault{vain: true}
+		}
+		some = some || vain
+		return vain
+	})
+	return some
+}
+
+// vainLocked says whether nobody would notice if the step never happened. A
+// request that writes is never in vain.
+func (s *Step) vainLocked() bool {
+	if s.call == nil || !s.call.left {
+		return false
+	}
+	switch s.Phase {
+	case Dial, Read, Reply:
+		return true
+	case Request, Late:
+		return !s.Writes
+	}
+	return false
 }
 
 // heldBack says whether a step has to wait because its node is paused.
 func (w *World) heldBack(e *parked) bool {
-	switch e.step.Phase {
-	case Reply, Message, Subscribe, Command, Client:
-	default:
+	if !onNode.has(e.step.Phase) {
 		return false
 	}
 	for _, p := range w.ports {
@@ -143,7 +175,7 @@ func (w *World) freeze() {
 			n.kill()
 		}
 	}
-	w.note("%d frozen", time.Since(epoch).Microseconds())
+	w.sawFreeze()
 }
 
 // settle serves everybody in order until all client code has ended.

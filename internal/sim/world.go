@@ -2,9 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
-	"hash"
-	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -57,11 +54,12 @@ type World struct {
 
 	// Owned by the scheduler.
 	waiting   []*parked
+	may       []int // scratch of deliver
 	ports     []*Port
 	checks    []func() error
 	seen      []func(Applied) error
 	cleanups  []func()
-	trace     hash.Hash64
+	trace     trace
 	steps     int
 	log       []string
 	violation error
@@ -103,7 +101,7 @@ func newWorld(cfg Config) *World {
 		cfg.Times = []time.Duration{time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 6 * time.Second}
 	}
 	w := &World{Redis: NewRedis(), cfg: cfg, gate: newParking(), choose: newChooser(cfg.Seed, cfg.Choices),
-		menu: menu(), old: Nothing, trace: fnv.New64a(), nodes: make(map[string]nodeLife)}
+		menu: menu(), old: Nothing, trace: traceStart, nodes: make(map[string]nodeLife)}
 	w.Redis.SetGate(w.gate)
 	w.Redis.Log()
 	w.gate.readApart(w.Pick(4) == 1)
@@ -203,16 +201,7 @@ func (w *World) Frozen() bool {
 	return w.frozen
 }
 
-// note makes something part of the trace.
-func (w *World) note(format string, args ...any) {
-	line := fmt.Sprintf(format, args...)
-	_, _ = w.trace.Write([]byte(line))
-	if w.cfg.Log {
-		w.log = append(w.log, line)
-	}
-}
-
 func (w *World) result() Result {
-	return Result{Seed: w.cfg.Seed, Choices: slices.Clone(w.choose.made), Trace: w.trace.Sum64(), Steps: w.steps,
+	return Result{Seed: w.cfg.Seed, Choices: slices.Clone(w.choose.made), Trace: uint64(w.trace), Steps: w.steps,
 		Facts: w.Redis.Facts(), Violation: w.violation, Log: w.log}
 }
