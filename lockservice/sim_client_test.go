@@ -15,6 +15,7 @@ type simClient struct {
 	s      *simWorld
 	n      *simNode
 	number int
+	class  int64 // see simClasses
 	names  int
 	random *rand.Rand
 	past   map[*Acquisition]bool // those that HasLock was false of
@@ -40,11 +41,28 @@ func (c *simClient) live(ctx context.Context) {
 	}
 }
 
-// sleep is for a time that no other timer ends at.
+// simClasses divides time: each client acts at nanoseconds of a class of its own.
+// Whatever it starts is over a multiple of milliseconds later, which is a multiple
+// of simClasses nanoseconds as well. So no two clients' timers end at one instant:
+// the order of those that do is drawn by the Go runtime, and the run would not be
+// the same again. Classes are even; the odd ones are for timeouts of a nanosecond.
+const simClasses = 64
+
+// ownMoment is the time from now until the client's first moment after span.
+func (c *simClient) ownMoment(span time.Duration) time.Duration {
+	at := time.Now().Add(span).UnixNano()
+	return span + time.Duration((c.class-at%simClasses+simClasses)%simClasses)
+}
+
+// span is a random one below limit that changes nobody's class.
+func (c *simClient) span(limit time.Duration) time.Duration {
+	return simClasses * time.Duration(c.random.Int64N(int64(limit/simClasses)))
+}
+
 func (c *simClient) sleep(ctx context.Context) {
 	scale := []time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, simLease}[c.random.IntN(4)]
 	select {
-	case <-time.After(time.Duration(c.random.Int64N(int64(scale)))):
+	case <-time.After(c.ownMoment(c.span(scale))):
 	case <-ctx.Done():
 	}
 }
@@ -59,8 +77,8 @@ func (c *simClient) ask(ctx context.Context, depth int) {
 	if frozen {
 		timeout = simForEver
 	}
-	// poll: not of anything; this runs in the bubble of the simulation. No two calls start, or time out, at one instant.
-	time.Sleep(time.Duration(1 + c.random.Int64N(int64(time.Microsecond))))
+	// poll: not of anything; this runs in the bubble of the simulation.
+	time.Sleep(c.ownMoment(1))
 	began := time.Now()
 	var err error
 	switch kind := c.random.IntN(10); {
@@ -95,7 +113,7 @@ func (c *simClient) timeout() time.Duration {
 	all := []time.Duration{0, 1, 30 * time.Millisecond, 2 * time.Second, 15 * time.Second, time.Minute}
 	t := all[c.random.IntN(len(all))]
 	if t > time.Millisecond {
-		t += time.Duration(c.random.Int64N(int64(time.Millisecond)))
+		t += c.span(time.Millisecond)
 	}
 	return t
 }
@@ -105,7 +123,7 @@ func (c *simClient) patience(ctx context.Context) (context.Context, context.Canc
 	if c.random.IntN(5) > 0 || c.s.w.Frozen() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, time.Duration(c.random.Int64N(int64(3*time.Second))))
+	return context.WithTimeout(ctx, c.ownMoment(c.span(3*time.Second)))
 }
 
 // judge says whether a call came back in time.

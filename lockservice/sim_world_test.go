@@ -111,7 +111,7 @@ func (s *simWorld) build(w *sim.World) {
 	}
 	for i, n := range s.nodes {
 		for j := range 1 + w.Pick(3) {
-			c := &simClient{s: s, n: n, number: j, names: names, random: w.Rand(uint64(100*(i+1) + j))}
+			c := &simClient{s: s, n: n, number: j, class: int64(2 * (4*i + j + 1)), names: names, random: w.Rand(uint64(100*(i+1) + j))}
 			w.Go(n.name, c.live)
 		}
 	}
@@ -157,7 +157,7 @@ func (n *simNode) jitter(limit time.Duration) time.Duration {
 	}
 	now := uint64(time.Now().UnixNano())
 	draw := rand.NewPCG(n.seed^uint64(client)<<56, now^uint64(limit)<<20).Uint64()
-	return time.Duration(draw % uint64(limit))
+	return time.Duration(draw % uint64(limit) / simClasses * simClasses)
 }
 
 // keeps is called right before the jitter of a renewal, by the same goroutine.

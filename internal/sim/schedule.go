@@ -140,7 +140,7 @@ func (w *World) heldBack(e *parked) bool {
 // idle lets time pass until something comes to the gate or client code ends.
 // Not for ever: everybody may wait for what only another act can bring.
 func (w *World) idle() {
-	timer := time.NewTimer(w.cfg.Times[len(w.cfg.Times)-1])
+	timer := time.NewTimer(w.cfg.Times[len(w.cfg.Times)-1] + drift)
 	defer timer.Stop()
 	select {
 	case <-w.gate.kick:
@@ -151,8 +151,10 @@ func (w *World) idle() {
 func (w *World) crashNode(p *Port) {
 	p.Kill()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.nodes[p.Node()].kill()
+	w.dead[p.Node()] = true
+	w.mu.Unlock()
+	synctest.Wait()
+	w.kill(false, p.Node())
 }
 
 // freeze ends all faults. In liveness mode some nodes die with it, for good.
@@ -168,14 +170,12 @@ func (w *World) freeze() {
 		}
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.frozen = true
-	if !w.cfg.Liveness {
-		for _, n := range w.nodes {
-			n.kill()
-		}
-	}
+	w.mu.Unlock()
 	w.sawFreeze()
+	if !w.cfg.Liveness {
+		w.kill(true, "")
+	}
 }
 
 // settle serves everybody in order until all client code has ended.
@@ -208,9 +208,7 @@ func (w *World) end() {
 		f()
 	}
 	w.Redis.Settle()
-	for _, n := range w.nodes {
-		n.kill()
-	}
+	w.kill(true, "")
 }
 
 // join waits for client code. If it doesn't end, the bubble can't either, so

@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"time"
+
+	"github.com/redislockservice/redislockservice/internal/exchange"
 )
 
 // trace is a running hash of what happens in a run: two runs with the same one
@@ -64,16 +66,25 @@ func (w *World) sawApplied(a *Applied) {
 	w.trace.number(int64(a.Number))
 	w.trace.flags(a.Late)
 	w.trace.text(a.RunID)
-	for i := range a.Writes.Sets {
-		w.trace.text(a.Writes.Sets[i].Key)
-		w.trace.text(string(a.Writes.Sets[i].Value))
-	}
+	w.trace.number(sumOf(a.Writes.Sets))
 	for _, m := range a.Writes.Publishes {
 		w.trace.text(m.Message)
 	}
 	if w.cfg.Log {
 		w.line("%s applied %d, late %t, by %s: %s", a.Node, a.Number, a.Late, a.RunID[len(a.RunID)-2:], written(a))
 	}
+}
+
+// sumOf doesn't depend on the order. In one transaction it makes no difference,
+// and it is that in which callers came who were woken at the same instant.
+func sumOf(sets []exchange.Set) (sum int64) {
+	for i := range sets {
+		one := traceStart
+		one.text(sets[i].Key)
+		one.text(string(sets[i].Value))
+		sum += int64(one)
+	}
+	return sum
 }
 
 func (w *World) sawFreeze() {

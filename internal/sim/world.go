@@ -66,13 +66,15 @@ type World struct {
 
 	mu     sync.Mutex // guards the fields below
 	alive  int        // client goroutines that run
-	nodes  map[string]nodeLife
-	failed error // the first of Fail
+	lives  []life
+	dead   map[string]bool // nodes
+	failed error           // the first of Fail
 	frozen bool
 }
 
-type nodeLife struct {
-	ctx  context.Context
+// life is a goroutine of client code.
+type life struct {
+	node string
 	kill context.CancelFunc
 }
 
@@ -101,7 +103,7 @@ func newWorld(cfg Config) *World {
 		cfg.Times = []time.Duration{time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 6 * time.Second}
 	}
 	w := &World{Redis: NewRedis(), cfg: cfg, gate: newParking(), choose: newChooser(cfg.Seed, cfg.Choices),
-		menu: menu(), old: Nothing, trace: traceStart, nodes: make(map[string]nodeLife)}
+		menu: menu(), old: Nothing, trace: traceStart, dead: make(map[string]bool)}
 	w.Redis.SetGate(w.gate)
 	w.Redis.Log()
 	w.gate.readApart(w.Pick(4) == 1)
@@ -118,19 +120,19 @@ func (w *World) Rand(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w.c
 func (w *World) Port(name string) *Port {
 	p := w.Redis.PortOf(name)
 	w.ports = append(w.ports, p)
-	ctx, kill := context.WithCancel(context.Background())
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.nodes[name] = nodeLife{ctx, kill}
 	return p
 }
 
 // Go runs client code of a node. Its ctx ends when the node crashes, and when
 // the world is frozen in safety mode. The run ends when all client code has.
 func (w *World) Go(node string, client func(ctx context.Context)) {
+	ctx, kill := context.WithCancel(context.Background())
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ctx := w.nodes[node].ctx
+	w.lives = append(w.lives, life{node, kill})
+	if w.dead[node] {
+		kill()
+	}
 	w.alive++
 	go func() {
 		defer w.gate.wake()
@@ -145,7 +147,7 @@ func (w *World) Go(node string, client func(ctx context.Context)) {
 // the clients of one node apart.
 func (w *World) Turn(node string, client int) {
 	w.mu.Lock()
-	dead := w.nodes[node].ctx.Err() != nil && !w.frozen
+	dead := w.dead[node] && !w.frozen
 	w.mu.Unlock()
 	if !dead { // what it does now matters to nobody
 		w.Redis.pass(Step{Node: node, Phase: Client, Number: client})
@@ -160,6 +162,20 @@ func (w *World) Quietly(f func()) {
 	f()
 	sleep(time.Second)
 	synctest.Wait()
+}
+
+// kill ends the ctx of client code of one node, or of all: one after the other,
+// since whom one context wakes, it wakes in any order.
+func (w *World) kill(all bool, node string) {
+	w.mu.Lock()
+	lives := slices.Clone(w.lives)
+	w.mu.Unlock()
+	for _, l := range lives {
+		if all || l.node == node {
+			l.kill()
+			synctest.Wait()
+		}
+	}
 }
 
 func (w *World) gone() {
