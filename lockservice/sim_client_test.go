@@ -19,6 +19,7 @@ type simClient struct {
 	names  int
 	random *rand.Rand
 	past   map[*Acquisition]bool // those that HasLock was false of
+	call   *simCall              // that is under way; guarded by simWorld.mu
 }
 
 const (
@@ -85,13 +86,17 @@ func (c *simClient) ask(ctx context.Context, depth int) {
 	case kind == 0 && depth == 0:
 		err = c.job(ctx, locks[0].name)
 	case kind < 4:
+		end := c.asks(locks)
 		err = c.closure(ctx, locks, timeout, depth)
+		end(err)
 	default:
+		end := c.asks(locks)
 		var a *Acquisition
 		if a, err = c.n.svc.Acquire(ctx, locks, WithTimeout(timeout)); err == nil {
 			c.inside(a, depth)
 			err = c.release(ctx, a)
 		} else {
+			end(err)
 			c.judge(began, timeout, err)
 		}
 	}
@@ -190,6 +195,7 @@ func (c *simClient) enter(a *Acquisition) {
 		s.fail("%s: code starts without its lock", a.id)
 	}
 	s.held = append(s.held, simHeld{a, c})
+	s.graph.servedLocked(a, c)
 	s.judge.enteredLocked(a)
 	for _, w := range a.wants {
 		if h, mode := a.parent.find(w.Name); h != nil && mode == lockrules.Read && w.Mode == lockrules.Write {

@@ -54,6 +54,7 @@ func (j *simJudge) applied(a sim.Applied) error {
 
 func (j *simJudge) recordLocked(name string, rec *lockrules.Record, a sim.Applied, fresh map[string]bool) error {
 	now := lockrules.Instant(a.Micros).Millis()
+	j.s.graph.committed(name, rec, now)
 	holders := slices.Clone(rec.ReadOwners)
 	if rec.WriteOwner != nil {
 		holders = append(holders, *rec.WriteOwner)
@@ -122,8 +123,8 @@ func (j *simJudge) standing() error {
 	j.s.mu.Lock()
 	defer j.s.mu.Unlock()
 	j.noteLossLocked()
-	if j.s.kind == simAdmitted {
-		return nil
+	if err := j.s.graph.standing(); err != nil || j.s.kind == simAdmitted {
+		return err
 	}
 	j.certainly = j.certainly[:0]
 	for _, h := range j.s.held {
@@ -189,7 +190,22 @@ func (j *simJudge) noteLossLocked() {
 	if losses > j.losses && (j.fresh || j.lossAt.IsZero()) {
 		j.lossAt, j.fresh = time.Now(), false
 	}
+	if losses > j.losses {
+		j.restoredLocked()
+	}
 	j.losses = losses
+}
+
+// restoredLocked: an old snapshot may have brought back records of long ago.
+func (j *simJudge) restoredLocked() {
+	at := lockrules.Instant(j.s.w.Redis.Micros()).Millis()
+	for _, key := range j.s.w.Redis.Keys() {
+		var rec lockrules.Record
+		data, _ := j.s.w.Redis.Get(key)
+		if name, ok := j.s.cfg.keys.LockName(key); ok && json.Unmarshal(data, &rec) == nil {
+			j.s.graph.committed(name, &rec, at)
+		}
+	}
 }
 
 func (j *simJudge) count(f sim.Fact) int { return j.s.w.Redis.Count(f) }

@@ -43,6 +43,7 @@ type simWorld struct {
 	held   []simHeld  // in the order of their beginning
 	counts map[string]int
 	judge  simJudge
+	graph  simGraph
 	left   []string
 }
 
@@ -97,6 +98,7 @@ func (s *simWorld) build(w *sim.World) {
 	s.w = w
 	s.counts = make(map[string]int)
 	s.judge = newSimJudge(s)
+	s.graph = newSimGraph(s)
 	cfg, err := newConfig([]Option{WithKeyPrefix("p"), WithOwner("o"), WithLeaseTime(simLease), WithPollDelay(simPoll), WithConnectionTimeout(simOp)})
 	if err != nil {
 		panic(err)
@@ -200,6 +202,11 @@ func (s *simWorld) end() {
 		cancel()
 	}
 	s.judge.left()
+}
+
+// clockWasSet: what lapses when is anybody's guess then.
+func (s *simWorld) clockWasSet() bool {
+	return s.w.Redis.Count(sim.ClockBack)+s.w.Redis.Count(sim.ClockForward) > 0
 }
 
 func (s *simWorld) count(what string) {
