@@ -23,7 +23,8 @@ type simClient struct {
 }
 
 const (
-	simRounds = 8
+	simRounds = 8 // of a client at most
+	simCalm   = 2 // of those, how many without faults: it must be served, and the next time too
 	simDepth  = 3
 )
 
@@ -32,10 +33,14 @@ func (c *simClient) turn() { c.s.w.Turn(c.n.name, c.number) }
 func (c *simClient) live(ctx context.Context) {
 	ctx = context.WithValue(ctx, simClientKey{}, c.number)
 	c.past = make(map[*Acquisition]bool)
+	calm := 0
 	for range simRounds {
 		c.turn()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || calm == simCalm {
 			return
+		}
+		if c.s.w.Frozen() {
+			calm++
 		}
 		c.ask(ctx, 0)
 		c.sleep(ctx)

@@ -45,14 +45,18 @@ func TestRenewalWhoseReplyComesAfterTheEndOfTrustDoesNotBringTheLockBack(t *test
 // loneService is a service on a server of its own, without faults.
 func loneService(t *testing.T) (*sim.Redis, *RedisLockService) {
 	t.Helper()
+	r := sim.NewRedis()
+	return r, serviceOn(t, r.Port())
+}
+
+func serviceOn(t *testing.T, port *sim.Port) *RedisLockService {
+	t.Helper()
 	cfg, err := newConfig([]Option{WithLeaseTime(simLease), WithPollDelay(simPoll), WithConnectionTimeout(simOp)})
 	require.NoError(t, err)
-	r := sim.NewRedis()
-	port := r.Port()
 	svc, err := startIn(t.Context(), cfg, surroundings{node: port.Node(), port: port, bus: simBus{port}, posts: port,
 		newID: newIDs().next, jitter: func(limit time.Duration) time.Duration { return limit / 2 }})
 	require.NoError(t, err)
-	return r, svc
+	return svc
 }
 
 // TestTrustInAJobsLockEndsWithTheLeaseOfTheService where Redis can't be asked: the

@@ -75,7 +75,7 @@ type simNode struct {
 func simConfig(seed uint64) sim.Config {
 	cfg := sim.Config{
 		Seed:     seed,
-		Steps:    400,
+		Steps:    *simSteps,
 		Times:    []time.Duration{time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 6 * time.Second, simLease - time.Millisecond, simLease, simLease + time.Millisecond},
 		Liveness: simKindOf(seed) == simLive,
 	}
