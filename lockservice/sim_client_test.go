@@ -67,6 +67,9 @@ func (c *simClient) span(limit time.Duration) time.Duration {
 
 func (c *simClient) sleep(ctx context.Context) {
 	scale := []time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, simLease}[c.random.IntN(4)]
+	if c.s.w.Frozen() {
+		scale = time.Millisecond // nodes that idle talk all the time, and nothing can go wrong with it
+	}
 	select {
 	case <-time.After(c.ownMoment(c.span(scale))):
 	case <-ctx.Done():
