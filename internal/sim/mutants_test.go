@@ -61,7 +61,7 @@ const (
 
 // Of the service's own tests, those on fake time.
 const (
-	apiTests = "^(TestConformanceInBubble|TestExecute|TestRenewalWhose|TestTrustIn|TestSubscription)"
+	apiTests = "^(TestConformanceInBubble|TestExecute|TestRenewalWhose|TestTrustIn|TestSubscription|TestForgedWait)"
 	notThose = "OnRedis"
 )
 
