@@ -26,7 +26,7 @@ var (
 	simSeeds  = flag.Uint64("sim.seeds", 200, "how many seeds the simulation runs")
 	simFrom   = flag.Uint64("sim.from", 0, "the first seed of the simulation")
 	simSteps  = flag.Int("sim.steps", 250, "how many things happen in a run of the simulation")
-	simPairs  = flag.Uint64("sim.twice", 40, "how many seeds are run twice, and compared")
+	simPairs  = flag.Uint64("sim.pairs", 40, "how many seeds are run twice, and compared")
 	simLog    = flag.Bool("sim.log", false, "the simulation writes what happened in a run that failed")
 	simShrink = flag.String("sim.shrink", "", "where the simulation keeps the short form of a run that failed")
 )

@@ -32,7 +32,7 @@ type edit struct{ file, from, to string }
 func change(name, file, from, to string) mutant { return mutant{name, []edit{{file, from, to}}} }
 
 var (
-	mutantSeeds = flag.Int("mutants.seeds", 3000, "how many seeds the simulation may take to find a mutant")
+	mutantSeeds = flag.Int("mutants.seeds", 2000, "how many seeds the simulation may take to find a mutant")
 	mutantKeep  = flag.String("mutants.keep", "", "a folder for the short forms of the runs that find mutants")
 	mutantDoc   = flag.String("mutants.doc", "", "the file that the table is written into")
 	mutantSkip  = flag.Int("mutants.skip", 0, "how many to pass over, from the first")
@@ -231,7 +231,7 @@ func run(t *testing.T, dir string, limit time.Duration, name string, args ...str
 
 const (
 	tableBegins = "<!-- mutants: begin; written by make mutants -->\n"
-	tableEnds   = "\n<!-- mutants: end -->"
+	tableEnds   = "<!-- mutants: end -->"
 )
 
 func writeTable(t *testing.T, file, table string) {
@@ -242,5 +242,5 @@ func writeTable(t *testing.T, file, table string) {
 	require.True(t, ok, "%s has no place for the table", file)
 	_, after, ok := strings.Cut(rest, tableEnds)
 	require.True(t, ok, "%s has no end of the table", file)
-	require.NoError(t, os.WriteFile(file, []byte(before+tableBegins+table+tableEnds+after), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(before+tableBegins+table+"\n"+tableEnds+after), 0o600))
 }
