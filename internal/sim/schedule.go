@@ -153,8 +153,7 @@ func (w *World) crashNode(p *Port) {
 	w.mu.Lock()
 	w.dead[p.Node()] = true
 	w.mu.Unlock()
-	synctest.Wait()
-	w.kill(false, p.Node())
+	w.killOn(p.Node())
 }
 
 // freeze ends all faults. In liveness mode some nodes die with it, for good.
@@ -174,7 +173,7 @@ func (w *World) freeze() {
 	w.mu.Unlock()
 	w.sawFreeze()
 	if !w.cfg.Liveness {
-		w.kill(true, "")
+		w.killAll()
 	}
 }
 
@@ -208,7 +207,7 @@ func (w *World) end() {
 		f()
 	}
 	w.Redis.Settle()
-	w.kill(true, "")
+	w.killAll()
 }
 
 // join waits for client code. If it doesn't end, the bubble can't either, so

@@ -164,18 +164,29 @@ func (w *World) Quietly(f func()) {
 	synctest.Wait()
 }
 
-// kill ends the ctx of client code of one node, or of all: one after the other,
-// since whom one context wakes, it wakes in any order.
-func (w *World) kill(all bool, node string) {
-	w.mu.Lock()
-	lives := slices.Clone(w.lives)
-	w.mu.Unlock()
-	for _, l := range lives {
-		if all || l.node == node {
+// killAll ends the ctx of all client code, one after the other: those that are
+// woken at the same instant go on in any order.
+func (w *World) killAll() {
+	for _, l := range w.clients() {
+		l.kill()
+		synctest.Wait()
+	}
+}
+
+// killOn ends that of one node. What its clients still do reaches nobody, in
+// whatever order; and one that doesn't give up by itself must not be waited for.
+func (w *World) killOn(node string) {
+	for _, l := range w.clients() {
+		if l.node == node {
 			l.kill()
-			synctest.Wait()
 		}
 	}
+}
+
+func (w *World) clients() []life {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.lives)
 }
 
 func (w *World) gone() {
