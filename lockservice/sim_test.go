@@ -23,7 +23,7 @@ type testingT = *testing.T
 
 // The ordinary tests run a few seeds; make sim runs many.
 var (
-	simSeeds  = flag.Uint64("sim.seeds", 200, "how many seeds the simulation runs")
+	simSeeds  = flag.Uint64("sim.seeds", 150, "how many seeds the simulation runs")
 	simFrom   = flag.Uint64("sim.from", 0, "the first seed of the simulation")
 	simSteps  = flag.Int("sim.steps", 250, "how many things happen in a run of the simulation")
 	simPairs  = flag.Uint64("sim.pairs", 40, "how many seeds are run twice, and compared")
@@ -158,9 +158,9 @@ func TestRunsThatOnceFailedAreSound(t *testing.T) {
 	}
 }
 
-func simTwice(t *testing.T, seed uint64) (first, again sim.Result) {
+func simTwice(t *testing.T, seed uint64, log bool) (first, again sim.Result) {
 	cfg := simConfig(seed)
-	cfg.Log = true
+	cfg.Log = log
 	first, _ = simRun(t, cfg)
 	again, _ = simRun(t, cfg)
 	return first, again
@@ -182,9 +182,9 @@ func TestSameSeedIsTheSameRun(t *testing.T) {
 	differ := []string{}
 	for seed := range *simPairs {
 		between(seed)
-		first, again := simTwice(t, *simFrom+seed)
-		if first.Trace != again.Trace {
+		if first, again := simTwice(t, *simFrom+seed, false); first.Trace != again.Trace {
 			differ = append(differ, fmt.Sprint(*simFrom+seed))
+			first, again = simTwice(t, *simFrom+seed, true) // where chance decides, they may be the same this time
 			t.Log(firstDifference(first.Log, again.Log))
 		}
 	}
