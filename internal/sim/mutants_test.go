@@ -166,7 +166,7 @@ func (m mutant) overlay(t *testing.T, root, dir string) string {
 func compile(t *testing.T, root, dir, overlay, pkg string) string {
 	t.Helper()
 	binary := filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+"test")
-	out, err := run(t, root, 5*time.Minute, "go", "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, "./"+pkg)
+	out, err := run(t, root, 5*time.Minute, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, "./"+pkg)
 	require.NoError(t, err, out)
 	return binary
 }
