@@ -88,24 +88,27 @@ fmt-check: ## fail if a file isn't formatted by gofmt
 tidy-check: ## fail if go mod tidy would change go.mod or go.sum
 	$(call each-module,go mod tidy -diff)
 
-# How many schedules `make sim` explores, and from which seed.
+# How many schedules `make sim` explores, from which seed, and how many it runs twice.
 SEEDS ?= 200000
 FROM ?= 0
+TWICE ?= 1000
 
+# One process for each core, and one goroutine at a time in it. Nothing of a run is
+# interrupted in the middle: the same seed has to be the same run.
 .PHONY: sim
-sim: ## explore SEEDS (200000) simulated schedules from seed FROM (0)
+sim: ## explore SEEDS (200000) simulated schedules from seed FROM (0); TWICE (1000) of them are run again
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	go test -c -o "$$dir/sim" ./lockservice; cd lockservice; \
 	cores=$$(nproc); each=$$(( ($(SEEDS) + cores - 1) / cores )); pids=; failed=0; \
 	for i in $$(seq 0 $$((cores - 1))); do \
-		GOMAXPROCS=1 "$$dir/sim" -test.run '^TestSimulatedServices$$' -test.v -test.timeout 24h -sim.explore \
-			-sim.seeds $$each -sim.from $$(( $(FROM) + i * each )) & pids="$$pids $$!"; \
+		GOMAXPROCS=1 GODEBUG=asyncpreemptoff=1 "$$dir/sim" -test.run '^(TestSimulatedServices|TestSameSeedIsTheSameRun)$$' -test.v -test.timeout 24h \
+			-sim.seeds $$each -sim.from $$(( $(FROM) + i * each )) -sim.pairs $$(( ($(TWICE) + cores - 1) / cores )) & pids="$$pids $$!"; \
 	done; \
 	for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
 
 .PHONY: mutants
-mutants: ## put deliberate mistakes into the code: the tests and the simulation have to find each
-	go test -tags mutants -count=1 -timeout 60m -run '^TestEveryMutantIsKilled$$' -v $(TESTFLAGS) ./internal/sim
+mutants: ## put deliberate mistakes into the code: a test or the simulation has to find each; the table goes into docs/correctness.md
+	go test -tags mutants -count=1 -timeout 90m -run '^TestEveryMutantIsKilled$$' -v $(TESTFLAGS) ./internal/sim -args -mutants.doc ../../docs/correctness.md
 
 .PHONY: bench
 bench: setup ## benchmarks against a real Redis

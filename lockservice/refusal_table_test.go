@@ -63,7 +63,7 @@ func TestEveryRefusalOfEveryCommandAtEveryStep(t *testing.T) {
 func playRefusal(t *testing.T, kind exchange.Kind, command string, play func(*refusalTable)) {
 	r := sim.NewRedis()
 	r.SetGate(sim.Latency(time.Millisecond))
-	c := &refusalTable{T: t, r: r, a: serviceOn(t, r), b: serviceOn(t, r), kind: kind, command: command}
+	c := &refusalTable{T: t, r: r, a: serviceOn(t, r.Port()), b: serviceOn(t, r.Port()), kind: kind, command: command}
 	play(c)
 	r.Accept()
 	c.nothingIsLeft()

@@ -15,13 +15,16 @@ type simClient struct {
 	s      *simWorld
 	n      *simNode
 	number int
+	class  int64 // see simClasses
 	names  int
 	random *rand.Rand
 	past   map[*Acquisition]bool // those that HasLock was false of
+	call   *simCall              // that is under way; guarded by simWorld.mu
 }
 
 const (
-	simRounds = 8
+	simRounds = 8 // of a client at most
+	simCalm   = 2 // of those, how many without faults: it must be served, and the next time too
 	simDepth  = 3
 )
 
@@ -30,21 +33,45 @@ func (c *simClient) turn() { c.s.w.Turn(c.n.name, c.number) }
 func (c *simClient) live(ctx context.Context) {
 	ctx = context.WithValue(ctx, simClientKey{}, c.number)
 	c.past = make(map[*Acquisition]bool)
+	calm := 0
 	for range simRounds {
 		c.turn()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || calm == simCalm {
 			return
+		}
+		if c.s.w.Frozen() {
+			calm++
 		}
 		c.ask(ctx, 0)
 		c.sleep(ctx)
 	}
 }
 
-// sleep is for a time that no other timer ends at.
+// simClasses divides time: each client acts at nanoseconds of a class of its own.
+// Whatever it starts is over a multiple of milliseconds later, which is a multiple
+// of simClasses nanoseconds as well. So no two clients' timers end at one instant:
+// the order of those that do is drawn by the Go runtime, and the run would not be
+// the same again. Classes are even; the odd ones are for timeouts of a nanosecond.
+const simClasses = 64
+
+// ownMoment is the time from now until the client's first moment after span.
+func (c *simClient) ownMoment(span time.Duration) time.Duration {
+	at := time.Now().Add(span).UnixNano()
+	return span + time.Duration((c.class-at%simClasses+simClasses)%simClasses)
+}
+
+// span is a random one below limit that changes nobody's class.
+func (c *simClient) span(limit time.Duration) time.Duration {
+	return simClasses * time.Duration(c.random.Int64N(int64(limit/simClasses)))
+}
+
 func (c *simClient) sleep(ctx context.Context) {
 	scale := []time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, simLease}[c.random.IntN(4)]
+	if c.s.w.Frozen() {
+		scale = time.Millisecond // nodes that idle talk all the time, and nothing can go wrong with it
+	}
 	select {
-	case <-time.After(time.Duration(c.random.Int64N(int64(scale)))):
+	case <-time.After(c.ownMoment(c.span(scale))):
 	case <-ctx.Done():
 	}
 }
@@ -59,21 +86,25 @@ func (c *simClient) ask(ctx context.Context, depth int) {
 	if frozen {
 		timeout = simForEver
 	}
-	// poll: not of anything; this runs in the bubble of the simulation. No two calls start, or time out, at one instant.
-	time.Sleep(time.Duration(1 + c.random.Int64N(int64(time.Microsecond))))
+	// poll: not of anything; this runs in the bubble of the simulation.
+	time.Sleep(c.ownMoment(1))
 	began := time.Now()
 	var err error
 	switch kind := c.random.IntN(10); {
 	case kind == 0 && depth == 0:
 		err = c.job(ctx, locks[0].name)
 	case kind < 4:
+		end := c.asks(locks)
 		err = c.closure(ctx, locks, timeout, depth)
+		end(err)
 	default:
+		end := c.asks(locks)
 		var a *Acquisition
 		if a, err = c.n.svc.Acquire(ctx, locks, WithTimeout(timeout)); err == nil {
 			c.inside(a, depth)
 			err = c.release(ctx, a)
 		} else {
+			end(err)
 			c.judge(began, timeout, err)
 		}
 	}
@@ -95,7 +126,7 @@ func (c *simClient) timeout() time.Duration {
 	all := []time.Duration{0, 1, 30 * time.Millisecond, 2 * time.Second, 15 * time.Second, time.Minute}
 	t := all[c.random.IntN(len(all))]
 	if t > time.Millisecond {
-		t += time.Duration(c.random.Int64N(int64(time.Millisecond)))
+		t += c.span(time.Millisecond)
 	}
 	return t
 }
@@ -105,7 +136,7 @@ func (c *simClient) patience(ctx context.Context) (context.Context, context.Canc
 	if c.random.IntN(5) > 0 || c.s.w.Frozen() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, time.Duration(c.random.Int64N(int64(3*time.Second))))
+	return context.WithTimeout(ctx, c.ownMoment(c.span(3*time.Second)))
 }
 
 // judge says whether a call came back in time.
@@ -171,7 +202,8 @@ func (c *simClient) enter(a *Acquisition) {
 	if a.parent == nil && !a.HasLock() {
 		s.fail("%s: code starts without its lock", a.id)
 	}
-	s.held[a] = c
+	s.held = append(s.held, simHeld{a, c})
+	s.graph.servedLocked(a, c)
 	s.judge.enteredLocked(a)
 	for _, w := range a.wants {
 		if h, mode := a.parent.find(w.Name); h != nil && mode == lockrules.Read && w.Mode == lockrules.Write {
@@ -206,7 +238,7 @@ func (c *simClient) look(a *Acquisition) {
 func (c *simClient) leave(a *Acquisition) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	delete(c.s.held, a)
+	c.s.dropLocked(a)
 	delete(c.past, a)
 }
 

@@ -18,9 +18,12 @@ type simJudge struct {
 	stored  map[string]int64           // the highest token that a storage has seen
 	granted map[string]map[string]bool // by id: the locks of its grant
 	ended   map[string]bool            // id and lock: released in the records
-	facts   map[sim.Fact]int
+	losses  int
 	lossAt  time.Time // the last restart or loss of data that may have hit a holding
 	fresh   bool      // something has been granted since
+	shared  int       // how often two were seen to hold a read lock together
+
+	certainly []*Acquisition // scratch of standing
 }
 
 func newSimJudge(s *simWorld) simJudge {
@@ -51,6 +54,7 @@ func (j *simJudge) applied(a sim.Applied) error {
 
 func (j *simJudge) recordLocked(name string, rec *lockrules.Record, a sim.Applied, fresh map[string]bool) error {
 	now := lockrules.Instant(a.Micros).Millis()
+	j.s.graph.committed(name, rec, now)
 	holders := slices.Clone(rec.ReadOwners)
 	if rec.WriteOwner != nil {
 		holders = append(holders, *rec.WriteOwner)
@@ -66,7 +70,7 @@ func (j *simJudge) recordLocked(name string, rec *lockrules.Record, a sim.Applie
 		}
 	}
 	// Where the clock went back a lapsed holding may be alive again in the record.
-	if w := rec.WriteOwner; w.Alive(now) && w.ReleasedAt == nil && j.facts[sim.ClockBack] == 0 {
+	if w := rec.WriteOwner; w.Alive(now) && w.ReleasedAt == nil && len(rec.ReadOwners) > 0 && j.count(sim.ClockBack) == 0 {
 		for i := range rec.ReadOwners {
 			if r := &rec.ReadOwners[i]; r.Alive(now) && r.Node != w.Node {
 				return fmt.Errorf("I2: %s has a writer and a reader of different nodes", name)
@@ -111,7 +115,7 @@ func (j *simJudge) holdingLocked(name string, h *lockrules.Holding, a sim.Applie
 
 // clockExcused: tokens may fall if the clock went back and data was lost.
 func (j *simJudge) clockExcused() bool {
-	return j.facts[sim.ClockBack] > 0 && (!j.lossAt.IsZero() || j.facts[sim.KeyEvicted] > 0 || j.facts[sim.KeyExpired] > 0)
+	return j.count(sim.ClockBack) > 0 && (!j.lossAt.IsZero() || j.count(sim.KeyEvicted) > 0 || j.count(sim.KeyExpired) > 0)
 }
 
 // standing looks at everything while it stands still.
@@ -119,33 +123,38 @@ func (j *simJudge) standing() error {
 	j.s.mu.Lock()
 	defer j.s.mu.Unlock()
 	j.noteLossLocked()
-	now := time.Now()
-	type holder struct {
-		a     *Acquisition
-		write bool
+	if err := j.s.graph.standing(); err != nil || j.s.kind == simAdmitted {
+		return err
 	}
-	byName := make(map[string][]holder)
-	for a := range j.s.held {
-		if !j.certain(a) {
-			continue
-		}
-		for _, w := range a.wants {
-			byName[w.Name] = append(byName[w.Name], holder{a, w.Mode == lockrules.Write})
+	j.certainly = j.certainly[:0]
+	for _, h := range j.s.held {
+		if j.certain(h) {
+			j.certainly = append(j.certainly, h.a)
 		}
 	}
-	if j.s.kind == simAdmitted {
+	for i, a := range j.certainly {
+		for _, b := range j.certainly[:i] {
+			if err := j.together(a, b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// together says whether two may hold what they hold at the same time.
+func (j *simJudge) together(a, b *Acquisition) error {
+	if rootOf(a) == rootOf(b) {
 		return nil
 	}
-	for name, all := range byName {
-		for i, x := range all {
-			for _, y := range all[:i] {
-				switch {
-				case rootOf(x.a) == rootOf(y.a):
-				case x.write || y.write:
-					return fmt.Errorf("I1: %s and %s both hold %s at %v", x.a.id, y.a.id, name, now.Sub(simEpoch))
-				default:
-					j.s.counts["two held a read lock together"]++
-				}
+	for _, x := range a.wants {
+		for _, y := range b.wants {
+			switch {
+			case x.Name != y.Name:
+			case x.Mode == lockrules.Write || y.Mode == lockrules.Write:
+				return fmt.Errorf("I1: %s and %s both hold %s at %v", a.id, b.id, x.Name, time.Since(simEpoch))
+			default:
+				j.shared++
 			}
 		}
 	}
@@ -156,14 +165,14 @@ var simEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // certain is HasLock, but a look at it changes nothing. A node that has crashed
 // holds nothing.
-func (j *simJudge) certain(a *Acquisition) bool {
-	now := a.svc.clock.now()
-	for h := a; h != nil; h = h.parent {
+func (j *simJudge) certain(held simHeld) bool {
+	now := held.a.svc.clock.now()
+	for h := held.a; h != nil; h = h.parent {
 		if h.state.Load() != stateHeld || len(h.wants) > 0 && now >= time.Duration(h.trustEnd.Load()) {
 			return false
 		}
 	}
-	return !j.s.held[a].n.port.Killed()
+	return !held.c.n.port.Killed()
 }
 
 func rootOf(a *Acquisition) *Acquisition {
@@ -175,16 +184,31 @@ func rootOf(a *Acquisition) *Acquisition {
 
 // noteLossLocked notes when a server last lost its memory of who holds what.
 func (j *simJudge) noteLossLocked() {
-	facts := j.s.w.Redis.Facts()
-	for _, fact := range []sim.Fact{sim.Flushed, sim.StartedEmpty, sim.StartedFull, sim.StartedOld, sim.FailedOver} {
-		// A second loss, with nothing granted since the first, loses nothing. The
-		// hold-off may then count from the first: a commit that says so may be under way.
-		if facts[fact] > j.facts[fact] && (j.fresh || j.lossAt.IsZero()) {
-			j.lossAt, j.fresh = time.Now(), false
+	losses := j.s.w.Redis.Losses()
+	// A second loss, with nothing granted since the first, loses nothing. The
+	// hold-off may then count from the first: a commit that says so may be under way.
+	if losses > j.losses && (j.fresh || j.lossAt.IsZero()) {
+		j.lossAt, j.fresh = time.Now(), false
+	}
+	if losses > j.losses {
+		j.restoredLocked()
+	}
+	j.losses = losses
+}
+
+// restoredLocked: an old snapshot may have brought back records of long ago.
+func (j *simJudge) restoredLocked() {
+	at := lockrules.Instant(j.s.w.Redis.Micros()).Millis()
+	for _, key := range j.s.w.Redis.Keys() {
+		var rec lockrules.Record
+		data, _ := j.s.w.Redis.Get(key)
+		if name, ok := j.s.cfg.keys.LockName(key); ok && json.Unmarshal(data, &rec) == nil {
+			j.s.graph.committed(name, &rec, at)
 		}
 	}
-	j.facts = facts
 }
+
+func (j *simJudge) count(f sim.Fact) int { return j.s.w.Redis.Count(f) }
 
 // enteredLocked compares a grant with what was committed.
 func (j *simJudge) enteredLocked(a *Acquisition) {
@@ -215,7 +239,7 @@ func (j *simJudge) storeLocked(a *Acquisition, has bool) {
 // left looks at what is left when everybody has gone: no mark and no holding of
 // a node that lives.
 func (j *simJudge) left() {
-	if j.facts[sim.ClockBack] > 0 {
+	if j.count(sim.ClockBack) > 0 {
 		return // what had lapsed may be alive again, until somebody looks at it
 	}
 	now := lockrules.Instant(j.s.w.Redis.Micros()).Millis()

@@ -8,8 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,36 +23,54 @@ type testingT = *testing.T
 
 // The ordinary tests run a few seeds; make sim runs many.
 var (
-	simExplore = flag.Bool("sim.explore", false, "the simulation runs the seeds that the other flags say, and nothing needs to have happened")
-	simSeeds   = flag.Uint64("sim.seeds", 200, "how many seeds the simulation runs")
-	simFrom    = flag.Uint64("sim.from", 0, "the first seed of the simulation")
-	simLog     = flag.Bool("sim.log", false, "the simulation writes what happened in a run that failed")
-	simShrink  = flag.String("sim.shrink", "", "where the simulation keeps the short form of a run that failed")
+	simSeeds  = flag.Uint64("sim.seeds", 150, "how many seeds the simulation runs")
+	simFrom   = flag.Uint64("sim.from", 0, "the first seed of the simulation")
+	simSteps  = flag.Int("sim.steps", 250, "how many things happen in a run of the simulation")
+	simPairs  = flag.Uint64("sim.pairs", 40, "how many seeds are run twice, and compared")
+	simLog    = flag.Bool("sim.log", false, "the simulation writes what happened in a run that failed")
+	simShrink = flag.String("sim.shrink", "", "where the simulation keeps the short form of a run that failed")
 )
 
-// oneAtATime is for runs that are to be the same again: what is left to the Go
-// scheduler is the order of goroutines that one step has woken.
+// simBlock is how many runs are enough for every state to have been reached.
+const simBlock = 2000
+
+// oneAtATime is for runs that are to be the same again. A collection of garbage
+// stops goroutines wherever they are and sends them to the end of the queue, so it
+// has to wait for [between]; the limit is for a run that never ends.
 func oneAtATime(t *testing.T) {
-	before := runtime.GOMAXPROCS(1)
-	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	procs, percent, limit := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1), debug.SetMemoryLimit(2<<30)
+	t.Cleanup(func() {
+		runtime.GOMAXPROCS(procs)
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	})
+}
+
+// between collects garbage now and then. A run leaves one or two megabytes.
+func between(run uint64) {
+	if run%32 == 0 {
+		runtime.GC()
+	}
 }
 
 // simSometimes are the states that the simulation has to reach, besides the facts
-// of package sim: what never happened was not tested.
+// of package sim.
 var simSometimes = []string{
 	"a call was served", "a call was not served", "a caller left", "a deadlock was broken", "a lock was lost",
 	"redis was unavailable", "a call met a hold-off", "a reader stepped down for a writer", "a job ran",
 	"a job was skipped", "a job lost its lock", "a read lock was upgraded", "several locks were acquired together",
 	"all locks were reused", "two held a read lock together", "code ran on without its lock",
-	"a storage refused a late write", "a service closed while it was used", "a call met a closed service",
+	"a storage refused a late write", "a cycle stood without faults", "a service closed while it was used", "a call met a closed service",
 }
 
 func TestSimulatedServices(t *testing.T) {
 	oneAtATime(t)
 	counts := make(map[string]int)
+	tell := simProgress()
 	for seed := *simFrom; seed < *simFrom+*simSeeds; seed++ {
 		cfg := simConfig(seed)
 		cfg.Log = *simLog
+		between(seed)
 		result, n := simRun(t, cfg)
 		if result.Violation != nil {
 			simFailed(t, result)
@@ -57,13 +78,18 @@ func TestSimulatedServices(t *testing.T) {
 		for what, k := range n {
 			counts[what] += k
 		}
+		tell(seed)
 	}
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
 		t.Logf("%8d %s", counts[what], what)
 	}
-	if *simExplore {
-		return
+	if *simSeeds >= simBlock {
+		simRequireAll(t, counts)
 	}
+}
+
+// simRequireAll: what never happened was not tested.
+func simRequireAll(t *testing.T, counts map[string]int) {
 	for _, what := range simSometimes {
 		require.Positive(t, counts[what], "in no run: %s", what)
 	}
@@ -72,6 +98,20 @@ func TestSimulatedServices(t *testing.T) {
 			continue // the lane reads again whenever it has lost its connection
 		}
 		require.Positive(t, counts[string(fact)], "in no run: %s", fact)
+	}
+}
+
+// simProgress tells of a long exploration that it goes on.
+func simProgress() func(seed uint64) {
+	began, told := time.Now(), time.Now()
+	return func(seed uint64) {
+		last := seed+1 == *simFrom+*simSeeds
+		if *simSeeds < simBlock || !last && time.Since(told) < 20*time.Second {
+			return
+		}
+		told = time.Now()
+		done := seed + 1 - *simFrom
+		fmt.Printf("seeds %d to %d: %d explored, %.0f a second, no violation\n", *simFrom, *simFrom+*simSeeds-1, done, float64(done)/time.Since(began).Seconds())
 	}
 }
 
@@ -118,22 +158,63 @@ func TestRunsThatOnceFailedAreSound(t *testing.T) {
 	}
 }
 
+// simSlice is after what time on its core the Go runtime takes a goroutine off it,
+// and counts the time in which the system had taken the whole process off. Who was
+// to go on goes to the end of the queue then, which is a difference that no seed
+// makes. Runs take less, so what took longer and differs is tried again.
+const simSlice = 10 * time.Millisecond
+
+func simIsTheSame(t *testing.T, seed uint64) bool {
+	for range 50 {
+		began := time.Now()
+		first, again := simTwice(t, seed, false)
+		if first.Trace == again.Trace {
+			return true
+		}
+		if time.Since(began) < simSlice {
+			return false
+		}
+	}
+	return false
+}
+
+func simTwice(t *testing.T, seed uint64, log bool) (first, again sim.Result) {
+	cfg := simConfig(seed)
+	cfg.Log = log
+	first, _ = simRun(t, cfg)
+	again, _ = simRun(t, cfg)
+	return first, again
+}
+
+// firstDifference is where two logs part, and what came before.
+func firstDifference(a, b []string) string {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("%s\n--- the one:\n%s\n--- the other:\n%s", strings.Join(a[max(i-12, 0):i], "\n"),
+				strings.Join(a[i:min(i+6, len(a))], "\n"), strings.Join(b[i:min(i+6, len(b))], "\n"))
+		}
+	}
+	return fmt.Sprintf("one ends after %d lines, the other after %d", len(a), len(b))
+}
+
 func TestSameSeedIsTheSameRun(t *testing.T) {
 	oneAtATime(t)
 	differ := []string{}
-	seeds := uint64(40)
-	if *simExplore {
-		seeds = *simSeeds
-	}
-	for seed := range seeds {
-		first, _ := simRun(t, simConfig(seed))
-		again, _ := simRun(t, simConfig(seed))
-		if first.Trace != again.Trace {
-			differ = append(differ, fmt.Sprint(seed))
+	for seed := range *simPairs {
+		between(seed)
+		if !simIsTheSame(t, *simFrom+seed) {
+			differ = append(differ, fmt.Sprint(*simFrom+seed))
+			first, again := simTwice(t, *simFrom+seed, true) // where chance decides, they may be the same this time
+			t.Log(firstDifference(first.Log, again.Log))
 		}
 	}
-	// What is left to the Go scheduler is the order of goroutines that one step has
-	// woken on one node. The race detector has it draw lots for that.
-	t.Logf("%d of %d differ: %v", len(differ), seeds, differ)
-	require.LessOrEqual(t, len(differ), int(seeds)/4, "%v", differ)
+	t.Logf("%d of %d differ: %v", len(differ), *simPairs, differ)
+	if !simRace {
+		require.Empty(t, differ)
+		return
+	}
+	// Under the race detector the Go scheduler draws lots for who runs next. Where one
+	// answer wakes several callers of a node, they go on in any order then, and that is
+	// a difference: of the order in which they queue again, not of what is right.
+	require.LessOrEqual(t, len(differ), int(*simPairs)/4, "%v", differ)
 }

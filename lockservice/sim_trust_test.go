@@ -46,14 +46,13 @@ func TestRenewalWhoseReplyComesAfterTheEndOfTrustDoesNotBringTheLockBack(t *test
 func loneService(t *testing.T) (*sim.Redis, *RedisLockService) {
 	t.Helper()
 	r := sim.NewRedis()
-	return r, serviceOn(t, r)
+	return r, serviceOn(t, r.Port())
 }
 
-func serviceOn(t *testing.T, r *sim.Redis) *RedisLockService {
+func serviceOn(t *testing.T, port *sim.Port) *RedisLockService {
 	t.Helper()
 	cfg, err := newConfig([]Option{WithLeaseTime(simLease), WithPollDelay(simPoll), WithConnectionTimeout(simOp)})
 	require.NoError(t, err)
-	port := r.Port()
 	svc, err := startIn(t.Context(), cfg, surroundings{node: port.Node(), port: port, bus: simBus{port}, posts: port,
 		newID: newIDs().next, jitter: func(limit time.Duration) time.Duration { return limit / 2 }})
 	require.NoError(t, err)

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,10 +40,21 @@ type simWorld struct {
 	nodes []*simNode
 
 	mu     sync.Mutex // guards the fields below
-	held   map[*Acquisition]*simClient
+	held   []simHeld  // in the order of their beginning
 	counts map[string]int
 	judge  simJudge
+	graph  simGraph
 	left   []string
+}
+
+// simHeld is an acquisition whose code runs.
+type simHeld struct {
+	a *Acquisition
+	c *simClient
+}
+
+func (s *simWorld) dropLocked(a *Acquisition) {
+	s.held = slices.DeleteFunc(s.held, func(h simHeld) bool { return h.a == a })
 }
 
 type simNode struct {
@@ -63,7 +75,7 @@ type simNode struct {
 func simConfig(seed uint64) sim.Config {
 	cfg := sim.Config{
 		Seed:     seed,
-		Steps:    400,
+		Steps:    *simSteps,
 		Times:    []time.Duration{time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 6 * time.Second, simLease - time.Millisecond, simLease, simLease + time.Millisecond},
 		Liveness: simKindOf(seed) == simLive,
 	}
@@ -84,9 +96,9 @@ func simKindOf(seed uint64) simKind { return simKind(seed % uint64(simKinds)) }
 // build sets up services and clients.
 func (s *simWorld) build(w *sim.World) {
 	s.w = w
-	s.held = make(map[*Acquisition]*simClient)
 	s.counts = make(map[string]int)
 	s.judge = newSimJudge(s)
+	s.graph = newSimGraph(s)
 	cfg, err := newConfig([]Option{WithKeyPrefix("p"), WithOwner("o"), WithLeaseTime(simLease), WithPollDelay(simPoll), WithConnectionTimeout(simOp)})
 	if err != nil {
 		panic(err)
@@ -101,7 +113,7 @@ func (s *simWorld) build(w *sim.World) {
 	}
 	for i, n := range s.nodes {
 		for j := range 1 + w.Pick(3) {
-			c := &simClient{s: s, n: n, number: j, names: names, random: w.Rand(uint64(100*(i+1) + j))}
+			c := &simClient{s: s, n: n, number: j, class: int64(2 * (4*i + j + 1)), names: names, random: w.Rand(uint64(100*(i+1) + j))}
 			w.Go(n.name, c.live)
 		}
 	}
@@ -145,9 +157,9 @@ func (n *simNode) jitter(limit time.Duration) time.Duration {
 	if limit == simLease/2/10+1 {
 		client = <-n.keeping
 	}
-	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %d %d %d %d", n.name, n.seed, time.Now().UnixNano(), limit, client)
-	return time.Duration(h.Sum64() % uint64(limit))
+	now := uint64(time.Now().UnixNano())
+	draw := rand.NewPCG(n.seed^uint64(client)<<56, now^uint64(limit)<<20).Uint64()
+	return time.Duration(draw % uint64(limit) / simClasses * simClasses)
 }
 
 // keeps is called right before the jitter of a renewal, by the same goroutine.
@@ -183,13 +195,21 @@ func (s *simWorld) acts() {
 
 // end closes the services once client code has ended, and looks at what is left.
 func (s *simWorld) end() {
-	time.Sleep(4 * simPoll) // marks that came back with an old snapshot have lapsed
+	if s.judge.left(); len(s.left) > 0 {
+		time.Sleep(4 * simPoll) // what goes on in the background has ended, what nobody knows of has lapsed
+		s.left = nil
+	}
 	for _, n := range s.nodes {
 		ctx, cancel := context.WithTimeout(context.Background(), simOp)
 		_ = n.svc.Close(ctx)
 		cancel()
 	}
 	s.judge.left()
+}
+
+// clockWasSet: what lapses when is anybody's guess then.
+func (s *simWorld) clockWasSet() bool {
+	return s.w.Redis.Count(sim.ClockBack)+s.w.Redis.Count(sim.ClockForward) > 0
 }
 
 func (s *simWorld) count(what string) {
@@ -210,6 +230,7 @@ func simRun(t testingT, cfg sim.Config) (sim.Result, map[string]int) {
 		result.Violation = fmt.Errorf("left behind: %v", s.left)
 	}
 	counts := maps.Clone(s.counts)
+	counts["two held a read lock together"] = s.judge.shared
 	for fact, n := range result.Facts {
 		counts[string(fact)] += n
 	}

@@ -62,6 +62,13 @@ func (r *Redis) Facts() map[Fact]int {
 	return maps.Clone(r.facts)
 }
 
+// Count is how often one of them has happened.
+func (r *Redis) Count(f Fact) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.facts[f]
+}
+
 func (r *Redis) fact(f Fact) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

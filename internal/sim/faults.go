@@ -52,10 +52,25 @@ func (r *Redis) startLocked(keep *Dump) {
 		r.facts[StartedOld]++
 	}
 	r.loadLocked(keep)
-	r.run++
+	r.anotherRunLocked()
 	r.started = r.microsLocked()
 	r.down = false
 	r.resubscribeLocked()
+}
+
+// anotherRunLocked: who was granted something by the run before has lost it.
+func (r *Redis) anotherRunLocked() {
+	r.run++
+	r.runID = runID(r.run)
+	r.losses++
+}
+
+// Losses counts after what nothing may be granted for a lease: another run of
+// the server, or all data gone.
+func (r *Redis) Losses() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.losses
 }
 
 // loadLocked replaces the data. No WATCH can be left by then.
@@ -82,7 +97,7 @@ func (r *Redis) Failover(keep *Dump) {
 	r.facts[FailedOver]++
 	r.cutAllLocked()
 	r.loadLocked(keep)
-	r.run++
+	r.anotherRunLocked()
 	r.down = false
 	r.resubscribeLocked()
 }
@@ -92,6 +107,7 @@ func (r *Redis) FlushAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.facts[Flushed]++
+	r.losses++
 	for key := range r.keys {
 		r.touchLocked(key)
 	}
@@ -212,5 +228,5 @@ func (r *Redis) Micros() int64 {
 func (r *Redis) RunID() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.runIDLocked()
+	return r.runID
 }

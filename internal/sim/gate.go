@@ -34,8 +34,9 @@ type Step struct {
 	// deliveries for those of subscriptions. Commands count by kind; of client
 	// code it is the client.
 	Number int
-	Part   int  // of Read: index of the key; the number of keys for TIME. Of Command: its kind
-	Writes bool // the exchange has a commit
+	Part   int   // of Read: index of the key; the number of keys for TIME. Of Command: its kind
+	Writes bool  // the exchange has a commit
+	call   *call // whose step it is; nil outside of exchanges
 }
 
 func (s Step) String() string {
@@ -61,6 +62,7 @@ type Fault struct {
 	Repeat int
 	// Overtake, of Message: it doesn't wait for the messages before it.
 	Overtake bool
+	vain     bool // nobody waits for it any more, and it has no effect
 }
 
 // String names what is set.

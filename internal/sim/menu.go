@@ -51,15 +51,15 @@ type act struct {
 func menu() []act {
 	return []act{
 		{DoDeliver, 300, (*World).deliverOldest, true},
-		{DoDeliverAny, 500, func(w *World) { w.deliver(Fault{}, anyPhase...) }, true},
+		{DoDeliverAny, 500, func(w *World) { w.deliver(Fault{}, anyPhase) }, true},
 		{DoTime, 60, (*World).letTimePass, true},
-		{DoLose, 20, func(w *World) { w.deliver(Fault{Lose: true}, anyPhase...) }, false},
-		{DoCut, 20, func(w *World) { w.deliver(Fault{Cut: true}, Dial, Request, Read, Reply, Command) }, false},
-		{DoLate, 20, func(w *World) { w.deliver(Fault{Late: true}, Request) }, false},
-		{DoRepeat, 10, func(w *World) { w.deliver(Fault{Repeat: 1}, Message) }, false},
-		{DoOvertake, 10, func(w *World) { w.deliver(Fault{Overtake: true}, Message) }, false},
-		{DoRefuseOnce, 10, func(w *World) { w.deliver(Fault{Refuse: []Refusal{{Kind: w.refusal()}}}, Request) }, false},
-		{DoRevoke, 4, func(w *World) { w.deliver(Fault{Revoke: w.command()}, Request) }, false},
+		{DoLose, 20, func(w *World) { w.deliver(Fault{Lose: true}, anyPhase) }, false},
+		{DoCut, 20, func(w *World) { w.deliver(Fault{Cut: true}, phases(Dial, Request, Read, Reply, Command)) }, false},
+		{DoLate, 20, func(w *World) { w.deliver(Fault{Late: true}, phases(Request)) }, false},
+		{DoRepeat, 10, func(w *World) { w.deliver(Fault{Repeat: 1}, phases(Message)) }, false},
+		{DoOvertake, 10, func(w *World) { w.deliver(Fault{Overtake: true}, phases(Message)) }, false},
+		{DoRefuseOnce, 10, func(w *World) { w.deliver(Fault{Refuse: []Refusal{{Kind: w.refusal()}}}, phases(Request)) }, false},
+		{DoRevoke, 4, func(w *World) { w.deliver(Fault{Revoke: w.command()}, phases(Request)) }, false},
 		{DoCutAll, 2, func(w *World) { w.Redis.CutAll() }, false},
 		{DoRestartFull, 1, func(w *World) { w.Redis.Restart(Everything) }, false},
 		{DoRestartEmpty, 1, func(w *World) { w.Redis.Restart(Nothing) }, false},
@@ -73,14 +73,29 @@ func menu() []act {
 		{DoAccept, 20, func(w *World) { w.Redis.Accept() }, true},
 		{DoSnapshot, 10, func(w *World) { w.old = w.Redis.Snapshot() }, true},
 		{DoFailover, 3, func(w *World) { w.Redis.Failover(w.old) }, false},
-		{DoPause, 4, func(w *World) { w.onNode((*Port).Pause) }, false},
-		{DoResume, 20, func(w *World) { w.onNode((*Port).Resume) }, true},
-		{DoCrashNode, 2, func(w *World) { w.onNode(w.crashNode) }, false},
-		{DoCutMessages, 6, func(w *World) { w.onNode((*Port).CutSubscription) }, false},
+		{DoPause, 4, func(w *World) { w.toNode((*Port).Pause) }, false},
+		{DoResume, 20, func(w *World) { w.toNode((*Port).Resume) }, true},
+		{DoCrashNode, 2, func(w *World) { w.toNode(w.crashNode) }, false},
+		{DoCutMessages, 6, func(w *World) { w.toNode((*Port).CutSubscription) }, false},
 	}
 }
 
-var anyPhase = []Phase{Dial, Request, Late, Read, Reply, Message, Subscribe, Command, Client}
+// phaseSet has a bit for each phase.
+type phaseSet uint16
+
+func phases(all ...Phase) (s phaseSet) {
+	for _, p := range all {
+		s |= 1 << p
+	}
+	return s
+}
+
+func (s phaseSet) has(p Phase) bool { return s>>p&1 == 1 }
+
+var (
+	anyPhase = phases(Dial, Request, Late, Read, Reply, Message, Subscribe, Command, Client)
+	onNode   = phases(Reply, Message, Subscribe, Command, Client) // wait while the node is paused
+)
 
 var clockSteps = []time.Duration{time.Second, -time.Second, time.Minute, -time.Minute, time.Hour, -time.Hour}
 
@@ -110,7 +125,7 @@ func (w *World) evict() {
 	}
 }
 
-func (w *World) onNode(do func(*Port)) {
+func (w *World) toNode(do func(*Port)) {
 	if len(w.ports) > 0 {
 		do(w.ports[w.Pick(len(w.ports))])
 	}
@@ -128,15 +143,14 @@ func (w *World) deliverOldest() {
 }
 
 // deliver lets one of the steps of these phases go on, with a fault.
-func (w *World) deliver(f Fault, phases ...Phase) {
-	var may []int
+func (w *World) deliver(f Fault, phases phaseSet) {
+	may := w.may[:0]
 	for i, e := range w.waiting {
-		for _, phase := range phases {
-			if e.step.Phase == phase && !w.heldBack(e) {
-				may = append(may, i)
-			}
+		if phases.has(e.step.Phase) && !w.heldBack(e) {
+			may = append(may, i)
 		}
 	}
+	w.may = may
 	if len(may) == 0 {
 		w.deliverOldest()
 		return
@@ -144,6 +158,12 @@ func (w *World) deliver(f Fault, phases ...Phase) {
 	w.free(may[w.Pick(len(may))], f)
 }
 
+// drift is added whenever time passes. So what is done after it never coincides
+// with a timer that what was done before it has set, most of which are for whole
+// milliseconds: the Go runtime draws lots for the order of what comes at the same
+// instant, and a run with the same seed would not be the same.
+const drift = 64 * time.Nanosecond
+
 func (w *World) letTimePass() {
-	sleep(w.cfg.Times[w.Pick(len(w.cfg.Times))])
+	sleep(w.cfg.Times[w.Pick(len(w.cfg.Times))] + drift)
 }

@@ -56,6 +56,9 @@ func (g *parking) arrived() []*parked {
 	defer g.mu.Unlock()
 	fresh := g.fresh
 	g.fresh = nil
+	if len(fresh) < 2 {
+		return fresh
+	}
 	slices.SortFunc(fresh, func(a, b *parked) int { return compareSteps(a.step, b.step) })
 	return fresh
 }

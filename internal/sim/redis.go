@@ -17,6 +17,8 @@ type Redis struct {
 	versions map[string]uint64 // counts the touches of each key; outlives the key
 	offset   time.Duration     // the server's clock against local time
 	run      int               // counts starts
+	runID    string            // of this run
+	losses   int               // see Losses
 	started  int64             // server's clock at the start, microseconds
 	down     bool
 	sessions map[*session]struct{}
@@ -48,6 +50,7 @@ func NewRedis() *Redis {
 		channels: make(map[string][]*subscription),
 		facts:    make(map[Fact]int),
 		run:      1,
+		runID:    runID(1),
 	}
 	r.started = r.microsLocked() - aged.Microseconds()
 	return r
@@ -86,7 +89,7 @@ func (r *Redis) uptimeLocked() int64 {
 
 func floorSeconds(micros int64) int64 { return time.UnixMicro(micros).Unix() }
 
-func (r *Redis) runIDLocked() string { return fmt.Sprintf("%040x", r.run) }
+func runID(run int) string { return fmt.Sprintf("%040x", run) }
 
 // touchLocked makes every WATCH of the key fail.
 func (r *Redis) touchLocked(key string) { r.versions[key]++ }

@@ -20,8 +20,8 @@ func (w *World) run() {
 	w.weights = w.swarm()
 	for w.stand() && w.steps < w.cfg.Steps {
 		w.steps++
-		a := w.menu[w.choose.weigh(w.weights)]
-		w.note("%d %s", time.Since(epoch).Microseconds(), a.name)
+		a := &w.menu[w.choose.weigh(w.weights)]
+		w.sawAct(a)
 		a.do(w)
 	}
 	if w.violation == nil {
@@ -55,6 +55,9 @@ func (w *World) swarm() []int {
 func (w *World) stand() bool {
 	synctest.Wait()
 	w.waiting = append(w.waiting, w.gate.arrived()...)
+	if w.letGo() {
+		synctest.Wait()
+	}
 	w.look()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +69,7 @@ func (w *World) stand() bool {
 
 func (w *World) look() {
 	for _, a := range w.Redis.TakeLog() {
-		w.note("%s applied %d, late %t, by %s", a.Node, a.Number, a.Late, a.RunID[len(a.RunID)-2:])
+		w.sawApplied(&a)
 		for _, see := range w.seen {
 			w.violate(see(a))
 		}
@@ -86,15 +89,44 @@ func (w *World) violate(err error) {
 func (w *World) free(i int, f Fault) {
 	e := w.waiting[i]
 	w.waiting = slices.Delete(w.waiting, i, i+1)
-	w.note("%v: %v", e.step, f)
+	w.sawStep(&e.step, &f)
 	e.free <- f
+}
+
+// letGo lets those steps go on whose callers have left and that have no effect
+// without them: they would only be in the way of those that matter.
+func (w *World) letGo() (some bool) {
+	w.Redis.mu.Lock()
+	defer w.Redis.mu.Unlock()
+	w.waiting = slices.DeleteFunc(w.waiting, func(e *parked) bool {
+		vain := e.step.vainLocked()
+		if vain {
+			e.free <- Fault{vain: true}
+		}
+		some = some || vain
+		return vain
+	})
+	return some
+}
+
+// vainLocked says whether nobody would notice if the step never happened. A
+// request that writes is never in vain.
+func (s *Step) vainLocked() bool {
+	if s.call == nil || !s.call.left {
+		return false
+	}
+	switch s.Phase {
+	case Dial, Read, Reply:
+		return true
+	case Request, Late:
+		return !s.Writes
+	}
+	return false
 }
 
 // heldBack says whether a step has to wait because its node is paused.
 func (w *World) heldBack(e *parked) bool {
-	switch e.step.Phase {
-	case Reply, Message, Subscribe, Command, Client:
-	default:
+	if !onNode.has(e.step.Phase) {
 		return false
 	}
 	for _, p := range w.ports {
@@ -108,7 +140,7 @@ func (w *World) heldBack(e *parked) bool {
 // idle lets time pass until something comes to the gate or client code ends.
 // Not for ever: everybody may wait for what only another act can bring.
 func (w *World) idle() {
-	timer := time.NewTimer(w.cfg.Times[len(w.cfg.Times)-1])
+	timer := time.NewTimer(w.cfg.Times[len(w.cfg.Times)-1] + drift)
 	defer timer.Stop()
 	select {
 	case <-w.gate.kick:
@@ -119,8 +151,9 @@ func (w *World) idle() {
 func (w *World) crashNode(p *Port) {
 	p.Kill()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.nodes[p.Node()].kill()
+	w.dead[p.Node()] = true
+	w.mu.Unlock()
+	w.killOn(p.Node())
 }
 
 // freeze ends all faults. In liveness mode some nodes die with it, for good.
@@ -136,14 +169,12 @@ func (w *World) freeze() {
 		}
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.frozen = true
+	w.mu.Unlock()
+	w.sawFreeze()
 	if !w.cfg.Liveness {
-		for _, n := range w.nodes {
-			n.kill()
-		}
+		w.killAll()
 	}
-	w.note("%d frozen", time.Since(epoch).Microseconds())
 }
 
 // settle serves everybody in order until all client code has ended.
@@ -176,9 +207,7 @@ func (w *World) end() {
 		f()
 	}
 	w.Redis.Settle()
-	for _, n := range w.nodes {
-		n.kill()
-	}
+	w.killAll()
 }
 
 // join waits for client code. If it doesn't end, the bubble can't either, so

@@ -178,7 +178,7 @@ func (r *Redis) applyLocked(c *call, except []string) {
 	}
 	if r.logging {
 		r.log = append(r.log, Applied{Node: c.p.node.name, Number: c.number, Micros: r.microsLocked(),
-			RunID: r.runIDLocked(), Late: c.left || c.s.told, Writes: w})
+			RunID: r.runID, Late: c.left || c.s.told, Writes: w})
 	}
 }
 

@@ -32,7 +32,7 @@ type outcome struct {
 // step asks the gate.
 func (c *call) step(phase Phase, part int) Fault {
 	return c.p.r.pass(Step{Node: c.p.node.name, Phase: phase, Number: c.number, Part: part,
-		Writes: !c.commit.Empty()})
+		Writes: !c.commit.Empty(), call: c})
 }
 
 // dial opens a connection.
@@ -41,7 +41,7 @@ func (c *call) dial() {
 	defer c.forget()
 	f := c.step(Dial, 0)
 	sleep(f.Delay)
-	if f.Lose || f.Cut && c.refuse(errCut) {
+	if f.vain || f.Lose || f.Cut && c.refuse(errCut) {
 		return
 	}
 	c.p.r.mu.Lock()
@@ -107,6 +107,8 @@ func (c *call) arrive() (Fault, bool) {
 	}
 	sleep(f.Delay)
 	switch {
+	case f.vain:
+		return f, false
 	case f.Lose:
 		r.fact(RequestLost)
 		return f, false
@@ -169,6 +171,9 @@ func (c *call) read(once map[string]refusal) (snap exchange.Snapshot, err error,
 	for part := 0; part <= len(c.keys) && err == nil; part++ {
 		f := c.step(Read, part)
 		sleep(f.Delay)
+		if f.vain {
+			return snap, nil, false
+		}
 		if f.Cut {
 			c.cut()
 		}
@@ -235,7 +240,7 @@ func (r *Redis) tellTimeLocked(known *identity, snap *exchange.Snapshot, once ma
 		if x := r.refusedLocked("INFO", once); x != nil {
 			return x
 		}
-		*known = identity{runID: r.runIDLocked(), uptime: r.uptimeLocked(), asked: now}
+		*known = identity{runID: r.runID, uptime: r.uptimeLocked(), asked: now}
 	}
 	snap.Micros, snap.RunID, snap.Uptime = r.microsLocked(), known.runID, known.uptime
 	return nil
@@ -246,6 +251,8 @@ func (c *call) answer(out outcome) {
 	f := c.step(Reply, 0)
 	sleep(f.Delay)
 	switch {
+	case f.vain:
+		return
 	case f.Lose:
 		c.p.r.fact(ReplyLost)
 		return

@@ -2,9 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
-	"hash"
-	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -57,24 +54,27 @@ type World struct {
 
 	// Owned by the scheduler.
 	waiting   []*parked
+	may       []int // scratch of deliver
 	ports     []*Port
 	checks    []func() error
 	seen      []func(Applied) error
 	cleanups  []func()
-	trace     hash.Hash64
+	trace     trace
 	steps     int
 	log       []string
 	violation error
 
 	mu     sync.Mutex // guards the fields below
 	alive  int        // client goroutines that run
-	nodes  map[string]nodeLife
-	failed error // the first of Fail
+	lives  []life
+	dead   map[string]bool // nodes
+	failed error           // the first of Fail
 	frozen bool
 }
 
-type nodeLife struct {
-	ctx  context.Context
+// life is a goroutine of client code.
+type life struct {
+	node string
 	kill context.CancelFunc
 }
 
@@ -103,7 +103,7 @@ func newWorld(cfg Config) *World {
 		cfg.Times = []time.Duration{time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 6 * time.Second}
 	}
 	w := &World{Redis: NewRedis(), cfg: cfg, gate: newParking(), choose: newChooser(cfg.Seed, cfg.Choices),
-		menu: menu(), old: Nothing, trace: fnv.New64a(), nodes: make(map[string]nodeLife)}
+		menu: menu(), old: Nothing, trace: traceStart, dead: make(map[string]bool)}
 	w.Redis.SetGate(w.gate)
 	w.Redis.Log()
 	w.gate.readApart(w.Pick(4) == 1)
@@ -120,19 +120,19 @@ func (w *World) Rand(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w.c
 func (w *World) Port(name string) *Port {
 	p := w.Redis.PortOf(name)
 	w.ports = append(w.ports, p)
-	ctx, kill := context.WithCancel(context.Background())
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.nodes[name] = nodeLife{ctx, kill}
 	return p
 }
 
 // Go runs client code of a node. Its ctx ends when the node crashes, and when
 // the world is frozen in safety mode. The run ends when all client code has.
 func (w *World) Go(node string, client func(ctx context.Context)) {
+	ctx, kill := context.WithCancel(context.Background())
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ctx := w.nodes[node].ctx
+	w.lives = append(w.lives, life{node, kill})
+	if w.dead[node] {
+		kill()
+	}
 	w.alive++
 	go func() {
 		defer w.gate.wake()
@@ -147,7 +147,7 @@ func (w *World) Go(node string, client func(ctx context.Context)) {
 // the clients of one node apart.
 func (w *World) Turn(node string, client int) {
 	w.mu.Lock()
-	dead := w.nodes[node].ctx.Err() != nil && !w.frozen
+	dead := w.dead[node] && !w.frozen
 	w.mu.Unlock()
 	if !dead { // what it does now matters to nobody
 		w.Redis.pass(Step{Node: node, Phase: Client, Number: client})
@@ -162,6 +162,31 @@ func (w *World) Quietly(f func()) {
 	f()
 	sleep(time.Second)
 	synctest.Wait()
+}
+
+// killAll ends the ctx of all client code, one after the other: those that are
+// woken at the same instant go on in any order.
+func (w *World) killAll() {
+	for _, l := range w.clients() {
+		l.kill()
+		synctest.Wait()
+	}
+}
+
+// killOn ends that of one node. What its clients still do reaches nobody, in
+// whatever order; and one that doesn't give up by itself must not be waited for.
+func (w *World) killOn(node string) {
+	for _, l := range w.clients() {
+		if l.node == node {
+			l.kill()
+		}
+	}
+}
+
+func (w *World) clients() []life {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.lives)
 }
 
 func (w *World) gone() {
@@ -203,16 +228,7 @@ func (w *World) Frozen() bool {
 	return w.frozen
 }
 
-// note makes something part of the trace.
-func (w *World) note(format string, args ...any) {
-	line := fmt.Sprintf(format, args...)
-	_, _ = w.trace.Write([]byte(line))
-	if w.cfg.Log {
-		w.log = append(w.log, line)
-	}
-}
-
 func (w *World) result() Result {
-	return Result{Seed: w.cfg.Seed, Choices: slices.Clone(w.choose.made), Trace: w.trace.Sum64(), Steps: w.steps,
+	return Result{Seed: w.cfg.Seed, Choices: slices.Clone(w.choose.made), Trace: uint64(w.trace), Steps: w.steps,
 		Facts: w.Redis.Facts(), Violation: w.violation, Log: w.log}
 }

@@ -1,0 +1,5 @@
+//go:build race
+
+package lockservice
+
+const simRace = true
