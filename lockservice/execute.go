@@ -50,12 +50,11 @@ func (s *RedisLockService) Execute(ctx context.Context, name string, atMost, atL
 	if err != nil {
 		return false, err
 	}
-	called := s.clock.now()
 	a, refused, err := s.acquire(ctx, r)
 	if err != nil || refused != nil {
 		return false, err
 	}
-	a.countFromNow(called)
+	a.countFromNow()
 	return true, a.protect(ctx, func(ctx context.Context, _ HasLock) error { return task(ctx) })
 }
 
@@ -128,12 +127,14 @@ func ceilMillis(d time.Duration) time.Duration {
 }
 
 // countFromNow has atLeast count from the start of the task, which is now. The
-// record counts it from the grant, which was decided some time ago, but not before
-// the call. The time that the grant's trust counts from won't do: if a first reply
-// was lost, it is that of the second, and the record has the first.
-func (a *Acquisition) countFromNow(called time.Duration) {
+// record counts it from when it says that the lock was acquired: before the grant
+// was decided that we know of, if the reply to a first one was lost, and cut to
+// the millisecond. When within its round trip a grant's time was read can't be
+// known: it counts from the start of it, so that nobody gets in too early.
+func (a *Acquisition) countFromNow() {
 	if a.job.holdFor > 0 {
-		a.job.holdFor = ceilMillis(a.job.holdFor + a.svc.clock.now() - called)
+		before := time.Duration(a.grant.At-a.grant.Acquired+1) * time.Millisecond
+		a.job.holdFor = ceilMillis(a.job.holdFor + before + a.svc.clock.now() - a.grant.Asked)
 	}
 }
 

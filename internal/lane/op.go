@@ -91,6 +91,7 @@ func (o *op) signalLocked() {
 type Grant struct {
 	Token     int64
 	At        lockrules.Millis // Redis time of the grant
+	Acquired  lockrules.Millis // since when the record says that it is held: At, or before
 	ExpiresAt lockrules.Millis
 	// Asked is the local time, at or before the moment that At stands for: the
 	// holder's trust starts here.

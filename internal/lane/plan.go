@@ -204,7 +204,7 @@ func (p *plan) grantArrived(o *op) bool {
 
 func (p *plan) grant(d lockrules.Decision) outcome {
 	p.put(d.Records)
-	return outcome{granted: true, grant: Grant{Token: d.Token, At: p.now.Millis(), ExpiresAt: d.ExpiresAt,
+	return outcome{granted: true, grant: Grant{Token: d.Token, At: p.now.Millis(), Acquired: d.Acquired, ExpiresAt: d.ExpiresAt,
 		Asked: p.asked, RunID: p.s.seen.RunID}}
 }
 

@@ -65,6 +65,9 @@ type Decision struct {
 	Records   []Record // if granted: all records of the request, changed
 	Token     int64    // if granted
 	ExpiresAt Millis   // if granted
+	// Acquired is since when the first of the records says that it is held, if
+	// granted: before now if this request had been granted, and its reply was lost.
+	Acquired Millis
 
 	Blockers []Blocker // if not granted, never empty
 	RetryAt  Millis    // if not granted: the first moment at which it may be, unless somebody lets go before
@@ -154,7 +157,11 @@ func grant(recs []Record, req Request, now Instant) Decision {
 	for i := range recs {
 		granted[i] = recs[i].grantOne(&req, req.Wants[i].Mode, token, expires, ms)
 	}
-	return Decision{Granted: true, Records: granted, Token: token, ExpiresAt: expires}
+	acquired := ms
+	if h, _ := granted[0].find(req.ID); h != nil {
+		acquired = h.AcquiredAt
+	}
+	return Decision{Granted: true, Records: granted, Token: token, ExpiresAt: expires, Acquired: acquired}
 }
 
 // grantedBefore finds the request's id alive in all its records.
