@@ -2,11 +2,11 @@ package lane
 
 import "time"
 
-// renewalsFirst is how many renewals go ahead of all else in a transaction. They
+// maxRenewals is how many renewals one transaction takes, ahead of all else. They
 // are what can't wait: behind ten thousand callers who have come just now a lock
-// would be lost. The rest of it is for others first, so that thousands of
-// renewals, due at the same time, don't keep callers out either.
-const renewalsFirst = maxOps / 2
+// would be lost. But thousands of them may be due at the same time, and a caller
+// who comes then waits for the transaction under way: so it is to be a short one.
+const maxRenewals = 64
 
 // formLocked takes what is to be done next, up to the bounds of one transaction.
 func (l *Lane) formLocked() *batch {
@@ -14,11 +14,8 @@ func (l *Lane) formLocked() *batch {
 	b := &batch{retry: l.again, formed: now}
 	l.again = nil
 	l.takeGatheredLocked(now)
-	if len(l.pending) > maxOps {
-		l.takeOpsLocked(b, now, func(o *op) bool { return o.kind == renew && len(b.ops) < renewalsFirst })
-		l.takeOpsLocked(b, now, func(o *op) bool { return o.kind != renew })
-	}
-	l.takeOpsLocked(b, now, func(*op) bool { return true })
+	l.takeOpsLocked(b, now, func(o *op) bool { return o.kind == renew && len(b.ops) < maxRenewals })
+	l.takeOpsLocked(b, now, func(o *op) bool { return o.kind != renew })
 	b.names = l.takeNamesLocked(now)
 	return b
 }

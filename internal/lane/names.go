@@ -58,11 +58,18 @@ func (l *Lane) nextNames(own []string) []string {
 		return own
 	}
 	set := &nameSet{names: slices.Clone(own)}
-	for i, o := range l.pending {
-		if i == maxOps || len(set.names)+len(o.names) > 2*maxNames {
+	ops, renewals := 0, 0
+	for _, o := range l.pending {
+		if o.kind == renew {
+			renewals++
+		}
+		if ops == maxOps || len(set.names)+len(o.names) > 2*maxNames {
 			break
 		}
-		set.add(o.names)
+		if o.kind != renew || renewals <= maxRenewals {
+			set.add(o.names)
+			ops++
+		}
 	}
 	return set.names
 }
