@@ -40,10 +40,15 @@ type simPast struct {
 // The confirmation of a cycle rests on records that are at most simSeen old. A
 // call that has ended counts for as long as its node's mark stands: it is admitted
 // that a victim dies for one that had no chance to tell anybody.
+//
+// A cycle is found within two polls as a rule. But one through a waiter of a node
+// that has crashed, which no record confirms, is found in its place for as long as
+// the crashed node's news count: three polls, and one until the next search. What the
+// last fault has cut off may take simOp to notice.
 const (
 	simSeen    = simOp + 100*time.Millisecond
 	simLapse   = 3*simPoll + simOp
-	simStands  = 2*simPoll + time.Second // how long a cycle may stand without faults
+	simStands  = 4*simPoll + simOp + time.Second // how long a cycle may stand without faults
 	simPastMax = 64
 )
 

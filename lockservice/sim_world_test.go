@@ -195,6 +195,7 @@ func (s *simWorld) acts() {
 
 // end closes the services once client code has ended, and looks at what is left.
 func (s *simWorld) end() {
+	time.Sleep(simPoll) // after failures the lane pauses before it undoes what nobody waits for
 	if s.judge.left(); len(s.left) > 0 {
 		time.Sleep(4 * simPoll) // what goes on in the background has ended, what nobody knows of has lapsed
 		s.left = nil

@@ -6,7 +6,7 @@ package sim
 // Each has to occur once in its file.
 var mutants = []mutant{
 	// Transactions.
-	change("no WATCH", redisxPath+"commands.go", "p.batch = append(p.batch, b.Watch().Key(keys...).Build())", "p.batch = append(p.batch, b.Exists().Key(keys...).Build())"),
+	change("no WATCH", redisxPath+"commands.go", "p.batch = append(p.batch, b.Watch().Key(keys...).Build())", "p.batch = append(p.batch, b.Watch().Key(\"unwatched\").Build())"),
 	change("a conflict counts as a commit", lanePath+"carry.go", "\t\tcase committed:", "\t\tcase committed || true:"),
 	change("an unknown outcome counts as a commit", lanePath+"carry.go", "\t\tcase err != nil:\n\t\t\tl.fail(b, p, err, background)\n\t\t\treturn\n\t\tcase committed:", "\t\tcase err != nil:\n\t\t\tl.snap = p.s\n\t\t\tl.answer(p)\n\t\t\tl.snap = nil\n\t\t\treturn\n\t\tcase committed:"),
 	change("an old snapshot answers who is refused", lanePath+"carry.go", "if p.writes.Empty() && ahead", "if false && ahead"),
