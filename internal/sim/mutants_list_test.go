@@ -1,6 +1,25 @@
-//go:build mutants
-
 package sim
+
+// A mutant is a mistake that somebody could make. The suite has to find it: what
+// no test notices, no test protects. The product has no switches for them: the
+// compiler is given another version of the file.
+type mutant struct {
+	name  string
+	edits []edit
+}
+
+type edit struct{ file, from, to string }
+
+func change(name, file, from, to string) mutant { return mutant{name, []edit{{file, from, to}}} }
+
+const (
+	lanePath   = "internal/lane/"
+	rulesPath  = "internal/lockrules/"
+	leasePath  = "internal/lease/"
+	redisxPath = "internal/redistx/"
+	graphPath  = "deadlock/"
+	api        = "lockservice/"
+)
 
 // The texts to be replaced are short, so that they outlive changes around them.
 // Each has to occur once in its file.
@@ -10,7 +29,7 @@ var mutants = []mutant{
 	change("a conflict counts as a commit", lanePath+"carry.go", "\t\tcase committed:", "\t\tcase committed || true:"),
 	change("an unknown outcome counts as a commit", lanePath+"carry.go", "\t\tcase err != nil:\n\t\t\tl.fail(b, p, err, background)\n\t\t\treturn\n\t\tcase committed:", "\t\tcase err != nil:\n\t\t\tl.snap = p.s\n\t\t\tl.answer(p)\n\t\t\tl.snap = nil\n\t\t\treturn\n\t\tcase committed:"),
 	change("an old snapshot answers who is refused", lanePath+"carry.go", "if p.writes.Empty() && ahead", "if false && ahead"),
-	change("a corrupt record is an empty one", lanePath+"snapshot.go", "return &entry{err: &Corrupt{Key: key, Err: err}}\n\t}\n\treturn &entry{rec: rec", "return &entry{rec: lockrules.Empty(name)}\n\t}\n\treturn &entry{rec: rec"),
+	change("a corrupt record is an empty one", lanePath+"snapshot.go", "return &entry{err: &Corrupt{Key: key, Err: err}}\n\t}\n\treturn &entry{key: key, rec: rec", "return &entry{rec: lockrules.Empty(name)}\n\t}\n\treturn &entry{key: key, rec: rec"),
 
 	// Trust and leases.
 	change("trust counts from the reply", lanePath+"snapshot.go", "asked: asked, replied: replied", "asked: replied, replied: replied"),
@@ -72,4 +91,14 @@ var mutants = []mutant{
 	change("each node takes a member of its own for the victim", graphPath+"victim.go", "func (d Deadlock) VictimKey() Key { return d.Cycle[d.Victim].Key() }", "func (d Deadlock) VictimKey() Key { return d.Cycle[(d.Victim+1)%len(d.Cycle)].Key() }"),
 	change("readers wait for readers", graphPath+"graph.go", "g.join(i, &p.write, p.writeHolders)", "g.join(i, &p.all, p.holders)"),
 	change("no edge to a waiting writer", graphPath+"graph.go", "\t\tg.join(i, &p.queue, p.queued)\n", ""),
+
+	// Whose turn it is.
+	change("nobody is let go first", rulesPath+"fair.go", "if m.Node == self || !m.Alive(now) || !starves(m.Since, now)", "if true || m.Node == self || !m.Alive(now) || !starves(m.Since, now)"),
+	change("a reader never passes a writer", rulesPath+"fair.go", "return a.elder(writer) && starves(a.Since, now)", "return false && a.elder(writer) && starves(a.Since, now)"),
+	change("a turn is kept for who doesn't take it", lanePath+"turns.go", "until: p.t + grace}", "until: p.t + 1000*grace}"),
+
+	// What an exchange reads, and when.
+	change("a renewal waits for others for too long", lanePath+"gather.go", "o.queuedAt + l.cfg.Gather", "o.queuedAt + 1000*l.cfg.Gather"),
+	change("what INFO said counts for ever", redisxPath+"conn.go", "now.Sub(c.asked) < identityLasts", "now.After(c.asked)"),
+	change("a foreign type is a missing key", redisxPath+"answers.go", "if there != 0 {", "if there < 0 {"),
 }

@@ -19,18 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A mutant is a mistake that somebody could make. The suite has to find it: what
-// no test notices, no test protects. The product has no switches for them: the
-// compiler is given another version of the file.
-type mutant struct {
-	name  string
-	edits []edit
-}
-
-type edit struct{ file, from, to string }
-
-func change(name, file, from, to string) mutant { return mutant{name, []edit{{file, from, to}}} }
-
 var (
 	mutantSeeds = flag.Int("mutants.seeds", 2000, "how many seeds the simulation may take to find a mutant")
 	mutantKeep  = flag.String("mutants.keep", "", "a folder for the short forms of the runs that find mutants")
@@ -49,15 +37,6 @@ var suites = map[string][]string{
 	redisxPath: {redisxPath},
 	api:        {api},
 }
-
-const (
-	lanePath   = "internal/lane/"
-	rulesPath  = "internal/lockrules/"
-	leasePath  = "internal/lease/"
-	redisxPath = "internal/redistx/"
-	graphPath  = "deadlock/"
-	api        = "lockservice/"
-)
 
 // Of the service's own tests, those on fake time.
 const (
