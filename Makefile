@@ -11,6 +11,9 @@ GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The root module, and the examples in theirs.
 MODULES := . $(patsubst %/go.mod,%,$(wildcard examples/go.mod))
 
+# And the benches against others, which are built and checked but not run with the tests.
+ALL_MODULES := $(MODULES) internal/peers
+
 # What `make test-matrix` runs on, beside the default. Set it for others.
 MATRIX ?= redis:7.0 redis:8.0 valkey/valkey:8.1
 
@@ -26,10 +29,10 @@ TESTFLAGS ?=
 # Race-enabled tests of all packages: some wait for real leases, none for long.
 GOTEST := go test -race -count=1 -timeout 30m
 
-define each-module
-	@for module in $(MODULES); do \
-		echo "== $$module: $(1)"; \
-		(cd $$module && $(1)); \
+define each-of
+	@for module in $(1); do \
+		echo "== $$module: $(2)"; \
+		(cd $$module && $(2)); \
 	done
 endef
 
@@ -39,7 +42,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## compile everything, tests too
-	$(call each-module,go build -o /dev/null ./... && go vet ./...)
+	$(call each-of,$(ALL_MODULES),go build -o /dev/null ./... && go vet ./...)
 
 .PHONY: setup
 setup: ## install a Redis for the tests where there is none
@@ -47,7 +50,7 @@ setup: ## install a Redis for the tests where there is none
 
 .PHONY: test
 test: setup ## all tests of both modules on a real Redis, with the race detector
-	$(call each-module,$(GOTEST) $(TESTFLAGS) ./...)
+	$(call each-of,$(MODULES),$(GOTEST) $(TESTFLAGS) ./...)
 
 .PHONY: race
 race: setup ## the root module's tests 20 times, with the race detector
@@ -77,7 +80,7 @@ faults: setup ## the connection cut at every byte, silent at every step; 400 seq
 
 .PHONY: lint
 lint: ## golangci-lint in its pinned version (the first run compiles it)
-	$(call each-module,go run $(GOLANGCI_LINT) run ./...)
+	$(call each-of,$(ALL_MODULES),go run $(GOLANGCI_LINT) run ./...)
 
 .PHONY: fmt-check
 fmt-check: ## fail if a file isn't formatted by gofmt
@@ -86,7 +89,7 @@ fmt-check: ## fail if a file isn't formatted by gofmt
 
 .PHONY: tidy-check
 tidy-check: ## fail if go mod tidy would change go.mod or go.sum
-	$(call each-module,go mod tidy -diff)
+	$(call each-of,$(ALL_MODULES),go mod tidy -diff)
 
 # How many schedules `make sim` explores, from which seed, and how many it runs twice.
 SEEDS ?= 200000
