@@ -163,6 +163,26 @@ func (t *Table) Find(changed ...Key) []Deadlock {
 	return found
 }
 
+// Through is a cycle through the waiter that stands although those gone are left
+// out, with that waiter for its victim: whoever is the victim of a knot stays it
+// when a part of the knot turns out to be old news.
+func (t *Table) Through(key Key, gone []Key) (Deadlock, bool) {
+	v := t.vertex(key)
+	if v == nil {
+		return Deadlock{}, false
+	}
+	left := slices.DeleteFunc(t.index.reach(v).found, func(u *vertex) bool { return slices.Contains(gone, u.Key()) })
+	for _, d := range victims(left) {
+		for i := range d.Cycle {
+			if d.Cycle[i].Key() == key {
+				d.Victim = i
+				return d, true
+			}
+		}
+	}
+	return Deadlock{}, false
+}
+
 // untieNew skips a knot that an earlier search has seen: every search sees each
 // knot whole or not at all.
 func (g *graph) untieNew(knot []int32, done map[*vertex]bool) []Deadlock {

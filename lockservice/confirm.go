@@ -49,16 +49,31 @@ func (d *detector) confirm(id string) {
 	if !d.rest(settle) {
 		return
 	}
-	dl, parked, ok := d.still(id)
-	if !ok {
-		return
+	var gone []deadlock.Key
+	for range maxGone {
+		dl, parked, ok := d.still(id, gone)
+		if !ok {
+			return
+		}
+		no, yes := d.recordsConfirm(dl.Cycle)
+		switch {
+		case yes:
+			d.end(dl, parked)
+			return
+		case no == nil:
+			return // searched again with the next change or poll
+		}
+		gone = append(gone, *no)
 	}
-	ctx, cancel := context.WithTimeout(d.ctx, d.s.cfg.opTimeout)
-	defer cancel()
-	r, err := d.s.lane.Read(ctx, namesIn(dl.Cycle))
-	if err != nil || !recordsConfirm(dl.Cycle, r) {
-		return // searched again with the next change or poll
-	}
+}
+
+// maxGone is how many members of a cycle may turn out to be old news before the
+// victim is left alone until the next search. A node that has crashed is believed
+// to wait for three poll delays yet, and might hide a cycle that is real.
+const maxGone = 8
+
+// end has the victim's call give up.
+func (d *detector) end(dl deadlock.Deadlock, parked lane.Parked) {
 	e := newDeadlockError(dl)
 	if parked.Abort(e) {
 		d.s.log.Warn("deadlock: a waiting call gives up so that the others can go on",
@@ -66,9 +81,10 @@ func (d *detector) confirm(id string) {
 	}
 }
 
-// still finds the deadlock whose victim is the call, as the table stands now. What
+// still finds the deadlock whose victim is the call, as the table stands now; without
+// those who are gone by the records, any that goes through it. What
 // ends its wait is read while mu is held: the lane may be telling of it again.
-func (d *detector) still(id string) (deadlock.Deadlock, lane.Parked, bool) {
+func (d *detector) still(id string, gone []deadlock.Key) (deadlock.Deadlock, lane.Parked, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	call := d.parked[id]
@@ -76,6 +92,10 @@ func (d *detector) still(id string) (deadlock.Deadlock, lane.Parked, bool) {
 		return deadlock.Deadlock{}, lane.Parked{}, false
 	}
 	key := deadlock.Key{Node: d.s.node, ID: id}
+	if len(gone) > 0 {
+		dl, ok := d.table.Through(key, gone)
+		return dl, call.w.Parked, ok
+	}
 	for _, dl := range d.table.Find(key) {
 		if dl.VictimKey() == key {
 			return dl, call.w.Parked, true
@@ -100,16 +120,33 @@ func namesIn(cycle []deadlock.Waiter) []string {
 // recordsConfirm says whether one snapshot of the records shows every edge of
 // the cycle: what is said to be held is held by that very acquisition, and the
 // node of each waiter has its mark where it is said to wait. So a message that
-// is old or forged hurts nobody.
-func recordsConfirm(cycle []deadlock.Waiter, r lane.Reading) bool {
+// is old or forged hurts nobody. If it doesn't, no is the member that isn't what
+// it is said to be; nil if that can't be told.
+func (d *detector) recordsConfirm(cycle []deadlock.Waiter) (no *deadlock.Key, yes bool) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.s.cfg.opTimeout)
+	defer cancel()
+	r, err := d.s.lane.Read(ctx, namesIn(cycle))
+	if err != nil {
+		return nil, false
+	}
+	no = goneByRecords(cycle, r)
+	return no, no == nil
+}
+
+func goneByRecords(cycle []deadlock.Waiter, r lane.Reading) *deadlock.Key {
 	now := r.At.Millis()
 	for i := range cycle {
 		w, next := &cycle[i], &cycle[(i+1)%len(cycle)]
-		if !waitsInRecords(w, r, now) || !edgeInRecords(*w, *next, r, now) {
-			return false
+		if !waitsInRecords(w, r, now) {
+			key := w.Key()
+			return &key
+		}
+		if !edgeInRecords(*w, *next, r, now) {
+			key := next.Key()
+			return &key
 		}
 	}
-	return true
+	return nil
 }
 
 func waitsInRecords(w *deadlock.Waiter, r lane.Reading, now lockrules.Millis) bool {

@@ -218,7 +218,7 @@ func TestForgedMessagesHurtNobody(t *testing.T) {
 
 func forgedWait(t *testing.T, holder *lockservice.LockHolding, seq int) string {
 	t.Helper()
-	msg := map[string]any{"v": 1, "node": holder.Node, "inc": 1, "seq": seq, "kind": "full", "part": 1, "parts": 1,
+	msg := map[string]any{"v": 1, "node": holder.Node, "inc": 1, "seq": seq, "kind": "full", "part": 0, "parts": 1,
 		"put": []any{map[string]any{"id": "forged", "owner": "x", "since": 1,
 			"holds": []any{map[string]any{"n": "forged-a", "w": true, "id": holder.ID}},
 			"wants": []any{map[string]any{"n": "forged-b", "w": true}}}}}

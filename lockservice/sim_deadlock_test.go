@@ -48,7 +48,7 @@ type simPast struct {
 const (
 	simSeen    = simOp + 100*time.Millisecond
 	simLapse   = 3*simPoll + simOp
-	simStands  = 4*simPoll + simOp + time.Second // how long a cycle may stand without faults
+	simStands  = 2*simPoll + simOp + time.Second // how long a cycle may stand without faults
 	simPastMax = 64
 )
 
