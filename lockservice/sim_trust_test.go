@@ -2,12 +2,14 @@ package lockservice
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redislockservice/redislockservice/internal/lease"
 	"github.com/redislockservice/redislockservice/internal/sim"
 )
 
@@ -76,6 +78,38 @@ func TestTrustInAJobsLockEndsWithTheLeaseOfTheService(t *testing.T) {
 		})
 		require.True(t, ran)
 		require.ErrorIs(t, err, ErrLockLost)
+		require.NoError(t, svc.Close(t.Context()))
+		r.Settle()
+	})
+}
+
+// TestGrantWhoseReplyComesLateIsGivenBackAndAskedForAgain: code that starts with
+// less than half of a lease left has no time for a renewal.
+func TestGrantWhoseReplyComesLateIsGivenBackAndAskedForAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const short, late = 180 * time.Millisecond, 95 * time.Millisecond
+		cfg, err := newConfig([]Option{WithLeaseTime(short), WithRenewalInterval(short / 3), WithPollDelay(simPoll), WithConnectionTimeout(simOp)})
+		require.NoError(t, err)
+		r := sim.NewRedis()
+		port := r.Port()
+		svc, err := startIn(t.Context(), cfg, surroundings{node: port.Node(), port: port, bus: simBus{port}, posts: port,
+			newID: newIDs().next, jitter: func(limit time.Duration) time.Duration { return limit / 2 }})
+		require.NoError(t, err)
+		var was atomic.Bool
+		r.SetGate(sim.GateFunc(func(s sim.Step) sim.Fault {
+			if s.Phase == sim.Reply && s.Writes && !was.Swap(true) {
+				return sim.Fault{Delay: late}
+			}
+			return sim.Fault{}
+		}))
+		began := time.Now()
+		a, err := svc.Acquire(t.Context(), []Lock{WriteLock("n")}, WithTimeout(time.Second))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(began), late, "the first reply")
+		left := time.Duration(a.trustEnd.Load()) - svc.clock.now()
+		require.GreaterOrEqual(t, left, short/2-lease.Margin(short))
+		require.NoError(t, a.Release(t.Context()))
 		require.NoError(t, svc.Close(t.Context()))
 		r.Settle()
 	})

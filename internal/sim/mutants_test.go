@@ -40,7 +40,7 @@ var suites = map[string][]string{
 
 // Of the service's own tests, those on fake time.
 const (
-	apiTests = "^(TestConformanceInBubble|TestExecute|TestRenewalWhose|TestTrustIn|TestSubscription|TestForgedWait)"
+	apiTests = "^(TestConformanceInBubble|TestExecute|TestRenewalWhose|TestTrustIn|TestGrantWhose|TestSubscription|TestForgedWait|TestWaiterOfADead)"
 	notThose = "OnRedis"
 )
 
