@@ -18,7 +18,7 @@ func TestEveryMutantHasItsPlaceInTheCode(t *testing.T) {
 			if e.from == "" {
 				continue
 			}
-			data, err := os.ReadFile(filepath.Join("../..", e.file))
+			data, err := os.ReadFile(filepath.Join("..", "..", e.file))
 			require.NoError(t, err)
 			assert.Equal(t, 1, strings.Count(string(data), e.from), "%s: the code of %s has changed, so has the mutant to", m.name, e.file)
 		}
