@@ -57,13 +57,11 @@ race: setup ## the root module's tests 20 times, with the race detector
 	go test -race -count=20 -timeout 60m $(TESTFLAGS) ./...
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME (30s each)
+fuzz: ## every fuzz target for FUZZTIME (30s each), as many at a time as there are cores
 	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
-		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$file); do \
-			echo "== $$(dirname $$file) $$target"; \
-			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$(dirname $$file); \
-		done; \
-	done
+		sed -n "s|^func \\(Fuzz[A-Za-z0-9]*\\)(.*|$$(dirname $$file) \\1|p" $$file; \
+	done | GOMAXPROCS=1 xargs -P "$$(nproc)" -n 2 sh -c 'echo "== $$0 $$1"; \
+		exec go test -run "^$$" -fuzz "^$$1$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$0"'
 
 .PHONY: chaos
 chaos: setup ## four processes, a fault a second, everything checked (DUR=3m)
