@@ -122,10 +122,25 @@ type simCase struct {
 	Choices []int
 }
 
+// simAgain says whether the seed fails again. If the Go scheduler has had a hand
+// in it, it may not; then the choices are what there is to go by.
+func simAgain(t *testing.T, result sim.Result) {
+	again, _ := simRun(t, simConfig(result.Seed))
+	t.Logf("seed %d again: the same run: %v; %v", result.Seed, again.Trace == result.Trace, again.Violation)
+	cfg := simConfig(result.Seed)
+	cfg.Choices, cfg.Log = result.Choices, true
+	replayed, _ := simRun(t, cfg)
+	t.Logf("its choices again: the same run: %v; %v\nchoices: %v", replayed.Trace == result.Trace, replayed.Violation, result.Choices)
+	if replayed.Trace == result.Trace {
+		t.Log(strings.Join(replayed.Log, "\n"))
+	}
+}
+
 func simFailed(t *testing.T, result sim.Result) {
 	for _, line := range result.Log {
 		t.Log(line)
 	}
+	simAgain(t, result)
 	if *simShrink != "" {
 		short := sim.Shrink(result.Choices, func(choices []int) bool {
 			cfg := simConfig(result.Seed)

@@ -35,14 +35,26 @@ func startServer(t testing.TB, args ...string) *server {
 	s := &server{t: t, dir: t.TempDir()}
 	t.Cleanup(s.stop)
 	for range 20 {
-		// Below the ephemeral range, where a reconnecting client could get the port as its own.
-		port := 20000 + rand.IntN(11000)
+		// Below the ephemeral range, where a reconnecting client could get the port as its own,
+		// and so is the second port, 10,000 above, that a server of a cluster listens on.
+		port := 10000 + rand.IntN(11000)
+		if !isFree(port + 10000) {
+			continue
+		}
 		if s.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port)); s.start(port, args...) {
 			return s
 		}
 	}
 	require.FailNow(t, "no free port for redis-server")
 	return nil
+}
+
+func isFree(port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
 }
 
 func (s *server) start(port int, args ...string) bool {
