@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/locktest"
 	"github.com/redislockservice/redislockservice/lockservice"
 )
@@ -48,7 +49,7 @@ func TestPlainContentionLogsNoHint(t *testing.T) {
 		for range 8 {
 			all.Go(func() {
 				acquired, err := svc.TryWriteLock(t.Context(), []string{"shared"}, func(ctx context.Context, _ lockservice.HasLock) error {
-					time.Sleep(50 * time.Millisecond)
+					faketime.Pass(50 * time.Millisecond)
 					_, err := svc.TryWriteLock(ctx, []string{"shared", "inner"}, func(context.Context, lockservice.HasLock) error { return nil },
 						lockservice.WithTimeout(time.Minute))
 					return err

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redislockservice/redislockservice/internal/exchange"
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/sim"
 )
 
@@ -74,7 +75,7 @@ func playRefusal(t *testing.T, kind exchange.Kind, command string, play func(*re
 
 // refuse begins once INFO is due again, which is asked each second.
 func (c *refusalTable) refuse() {
-	time.Sleep(2 * time.Second)
+	faketime.Pass(2 * time.Second)
 	c.r.Refuse(c.kind, c.command)
 }
 
@@ -137,7 +138,7 @@ func (c *refusalTable) wait() {
 		got <- err
 	}()
 	c.refuse()
-	time.Sleep(simPoll + time.Second) // both have tried something meanwhile
+	faketime.Pass(simPoll + time.Second) // both have tried something meanwhile
 	c.r.Accept()
 	_ = held.Release(c.Context())
 	require.NoError(c, <-got)
@@ -149,7 +150,7 @@ func (c *refusalTable) renew() {
 	require.NoError(c, err)
 	c.refuse()
 	if !c.needed() {
-		time.Sleep(3 * simLease)
+		faketime.Pass(3 * simLease)
 		require.True(c, held.HasLock())
 		require.NoError(c, held.Release(c.Context()))
 		return
@@ -168,9 +169,9 @@ func (c *refusalTable) renewInTime() {
 	held, err := c.a.Acquire(c.Context(), []Lock{WriteLock("n")})
 	require.NoError(c, err)
 	c.refuse()
-	time.Sleep(simLease / 2)
+	faketime.Pass(simLease / 2)
 	c.r.Accept()
-	time.Sleep(2 * simLease)
+	faketime.Pass(2 * simLease)
 	require.True(c, held.HasLock(), "a renewal is tried again until the lease ends")
 	require.NoError(c, held.Release(c.Context()))
 }
@@ -196,7 +197,7 @@ func (c *refusalTable) releaseForever() {
 	require.NoError(c, err)
 	c.refuse()
 	require.NoError(c, held.Release(c.Context()))
-	time.Sleep(simLease)
+	faketime.Pass(simLease)
 	c.r.Accept()
 	a, err := c.b.Acquire(c.Context(), []Lock{WriteLock("n")})
 	require.NoError(c, err)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/locktest"
 	"github.com/redislockservice/redislockservice/lockservice"
 )
@@ -25,7 +26,7 @@ func TestTimeoutsAreNotShortestWhenTheyAreLongest(t *testing.T) {
 		a, err := svc.Acquire(t.Context(), []lockservice.Lock{lockservice.WriteLock("n")}, lockservice.WithMaxHold(forEver))
 		require.NoError(t, err)
 		time.AfterFunc(3*time.Second, func() { _ = a.Release(context.Background()) })
-		time.Sleep(time.Second)
+		faketime.Pass(time.Second)
 		require.True(t, a.HasLock())
 		ran, err := svc.TryWriteLock(t.Context(), []string{"n"}, func(context.Context, lockservice.HasLock) error { return nil },
 			lockservice.WithTimeout(forEver))
@@ -65,7 +66,7 @@ func TestSecondCloseFromInsideTheCodeIsBoundedByItsContext(t *testing.T) {
 			within, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			go func() { first <- svc.Close(within) }()
-			time.Sleep(time.Second)
+			faketime.Pass(time.Second)
 			inside, stop := context.WithTimeout(ctx, time.Second)
 			defer stop()
 			require.ErrorIs(t, svc.Close(inside), context.DeadlineExceeded)
@@ -92,7 +93,7 @@ func TestCallInAScopeWhoseLossItIsTheFirstToNotice(t *testing.T) {
 		}))
 		a, err := svc.Acquire(t.Context(), []lockservice.Lock{lockservice.WriteLock("n")})
 		require.NoError(t, err)
-		time.Sleep(env.Lease)
+		faketime.Pass(env.Lease)
 		require.NoError(t, a.Context().Err(), "nobody has noticed it yet")
 		_, err = svc.Acquire(a.Context(), []lockservice.Lock{lockservice.WriteLock("other")})
 		require.ErrorIs(t, err, lockservice.ErrNotAcquired)
@@ -148,7 +149,7 @@ func TestWhoWaitsForTheEndOfAHoldOffIsToldOfCloseAtOnce(t *testing.T) {
 				ready <- time.Now()
 			}
 		}()
-		time.Sleep(1300 * time.Millisecond)
+		faketime.Pass(1300 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		closing := time.Now()
@@ -168,7 +169,7 @@ func TestReleaseOfALapsedLockDoesNotClaimToGoOn(t *testing.T) {
 		a, err := svc.Acquire(t.Context(), []lockservice.Lock{lockservice.WriteLock("n")})
 		require.NoError(t, err)
 		env.Cut()
-		time.Sleep(2 * env.Lease)
+		faketime.Pass(2 * env.Lease)
 		require.ErrorIs(t, a.Release(t.Context()), lockservice.ErrLockLost)
 		env.Heal()
 		for _, entry := range logs.All() {

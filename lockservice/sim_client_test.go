@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 )
 
@@ -86,8 +87,7 @@ func (c *simClient) ask(ctx context.Context, depth int) {
 	if frozen {
 		timeout = simForEver
 	}
-	// poll: not of anything; this runs in the bubble of the simulation.
-	time.Sleep(c.ownMoment(1))
+	faketime.Pass(c.ownMoment(1))
 	began := time.Now()
 	var err error
 	switch kind := c.random.IntN(10); {

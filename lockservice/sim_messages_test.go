@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redislockservice/redislockservice/deadlock"
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/sim"
 )
 
@@ -168,7 +169,7 @@ func TestWaiterOfADeadNodeDoesNotHideADeadlock(t *testing.T) {
 			}
 			served <- err
 		}()
-		time.Sleep(50 * time.Millisecond)
+		faketime.Pass(50 * time.Millisecond)
 		began := time.Now()
 		_, err = younger.Acquire(b.Context(), []Lock{WriteLock("a"), WriteLock("c")}, WithTimeout(time.Minute))
 		require.ErrorIs(t, err, ErrDeadlock)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/lease"
 	"github.com/redislockservice/redislockservice/internal/sim"
 )
@@ -32,10 +33,10 @@ func TestRenewalWhoseReplyComesAfterTheEndOfTrustDoesNotBringTheLockBack(t *test
 			}
 			return sim.Fault{}
 		}))
-		time.Sleep(9750*time.Millisecond - time.Since(granted))
+		faketime.Pass(9750*time.Millisecond - time.Since(granted))
 		require.True(t, a.HasLock())
 		for time.Since(granted) < 2*simLease {
-			time.Sleep(70 * time.Millisecond)
+			faketime.Pass(70 * time.Millisecond)
 			require.False(t, a.HasLock(), "%v after the grant", time.Since(granted))
 		}
 		require.ErrorIs(t, a.Release(t.Context()), ErrLockLost)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/sim"
 	"github.com/redislockservice/redislockservice/pubsub"
 )
@@ -195,9 +196,9 @@ func (s *simWorld) acts() {
 
 // end closes the services once client code has ended, and looks at what is left.
 func (s *simWorld) end() {
-	time.Sleep(simPoll) // after failures the lane pauses before it undoes what nobody waits for
+	faketime.Pass(simPoll) // after failures the lane pauses before it undoes what nobody waits for
 	if s.judge.left(); len(s.left) > 0 {
-		time.Sleep(4 * simPoll) // what goes on in the background has ended, what nobody knows of has lapsed
+		faketime.Pass(4 * simPoll) // what goes on in the background has ended, what nobody knows of has lapsed
 		s.left = nil
 	}
 	for _, n := range s.nodes {

@@ -16,6 +16,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/redislockservice/redislockservice/internal/faketime"
 )
 
 // link is the way to miniredis; a test can cut it.
@@ -73,7 +75,7 @@ func inBubble(t *testing.T, test func(t *testing.T, l *link, client rueidis.Clie
 				test(t, l, client)
 				client.Close()
 				// The client leaves timers behind that end within this time.
-				time.Sleep(time.Minute)
+				faketime.Pass(time.Minute)
 			})
 		})
 	}
@@ -105,7 +107,7 @@ func TestBubbleIdleHourKeepsTheSubscription(t *testing.T) {
 		r := newRecorder()
 		_, err = s.Subscribe(t.Context(), "news", r.handler())
 		require.NoError(t, err)
-		time.Sleep(time.Hour)
+		faketime.Pass(time.Hour)
 		require.NoError(t, s.Publish(t.Context(), "news", "still there"))
 		r.expect(t, "still there")
 		require.NoError(t, s.Close())
@@ -123,7 +125,7 @@ func TestBubbleOutageIsOneDownOneUpAndTwoWarnings(t *testing.T) {
 		require.NoError(t, err)
 
 		l.cut(true)
-		time.Sleep(time.Hour)
+		faketime.Pass(time.Hour)
 		r.expect(t, "<down>")
 		require.Empty(t, r.events, "an hour of failed attempts is one outage")
 		_, err = s.Subscribe(t.Context(), "other", r.handler())
@@ -131,7 +133,7 @@ func TestBubbleOutageIsOneDownOneUpAndTwoWarnings(t *testing.T) {
 		require.NotErrorIs(t, err, context.DeadlineExceeded, "no deadline of the caller's was exceeded")
 
 		l.heal()
-		time.Sleep(time.Minute)
+		faketime.Pass(time.Minute)
 		r.expect(t, "<up>")
 		require.Equal(t, 2, logs.Len(), "%v", logs.All())
 		require.NoError(t, s.Publish(t.Context(), "news", "after"))
@@ -149,7 +151,7 @@ func TestBubbleSlowHandlerIsToldOnceThatMessagesWereDropped(t *testing.T) {
 		var cause error
 		h := slow.handler()
 		h.Message = func(payload string) {
-			time.Sleep(time.Second)
+			faketime.Pass(time.Second)
 			slow.events <- payload
 		}
 		h.Down = func(err error) { cause = err; slow.events <- "<down>" }
@@ -164,7 +166,7 @@ func TestBubbleSlowHandlerIsToldOnceThatMessagesWereDropped(t *testing.T) {
 			fast.expect(t, fmt.Sprint(i)) // keeps up, so that its short queue never fills
 		}
 		require.Zero(t, time.Since(start), "the fast handler waited for the slow one")
-		time.Sleep(time.Minute)
+		faketime.Pass(time.Minute)
 		// Between four, the queue, and five, with the one in the handler's hands.
 		slow.expect(t, "0", "1", "2", "3")
 		if e := slow.next(t); e == "4" {
@@ -176,7 +178,7 @@ func TestBubbleSlowHandlerIsToldOnceThatMessagesWereDropped(t *testing.T) {
 		require.ErrorIs(t, cause, ErrOverflow)
 		require.Empty(t, slow.events)
 		require.NoError(t, s.Publish(t.Context(), "news", "later"))
-		time.Sleep(time.Minute)
+		faketime.Pass(time.Minute)
 		slow.expect(t, "later")
 		require.NoError(t, s.Close())
 	})
@@ -205,7 +207,7 @@ func TestBubbleNothingFromAGivenUpConnectionCounts(t *testing.T) {
 			if err == nil {
 				break
 			}
-			time.Sleep(10 * time.Millisecond)
+			faketime.Pass(10 * time.Millisecond)
 			err = s.Publish(t.Context(), "news", "fresh")
 		}
 		require.NoError(t, err)
@@ -248,11 +250,11 @@ func TestBubbleMessagesAreASignOfLifeWhileAnAnswerIsLate(t *testing.T) {
 		defer cancel(nil)
 		go c.watchSilence(ctx, cancel, time.Second)
 		for range 10 {
-			time.Sleep(700 * time.Millisecond)
+			faketime.Pass(700 * time.Millisecond)
 			c.heard.Add(1)
 		}
 		require.NoError(t, ctx.Err())
-		time.Sleep(3 * time.Second)
+		faketime.Pass(3 * time.Second)
 		require.ErrorIs(t, context.Cause(ctx), errSilent)
 	})
 }

@@ -28,11 +28,12 @@ var mayImport = map[string][]string{
 	"internal/keyspace":   {},
 
 	// For tests only: no room above may import one of these.
+	"internal/faketime":  {},
 	"internal/redistest": {},
 	"internal/sim":       {"internal/exchange", "internal/keyspace", "internal/lockrules", "internal/lane", "jsonhandler"},
 	"internal/locktest": {
 		"lockservice", "pubsub", "jsonhandler", "deadlock", "internal/exchange", "internal/keyspace",
-		"internal/lockrules", "internal/redistest", "internal/sim",
+		"internal/lockrules", "internal/redistest", "internal/sim", "internal/faketime",
 	},
 	"internal/chaos":    {},
 	"internal/archtest": {},

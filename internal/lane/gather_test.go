@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redislockservice/redislockservice/internal/faketime"
 )
 
 const testGather = time.Second
@@ -19,7 +21,7 @@ func (n *testNode) holding(locks int) (runID string) {
 	for i := range locks {
 		runID = n.get(id("%d", i), write(id("n%d", i))).RunID
 	}
-	time.Sleep(2 * maxAge) // what was read for that is old
+	faketime.Pass(2 * maxAge) // what was read for that is old
 	return runID
 }
 
@@ -39,7 +41,7 @@ func TestRenewalsThatFallTogetherShareATransaction(t *testing.T) {
 		took := n.cost(func() {
 			for i := range 100 {
 				all.Go(func() {
-					time.Sleep(time.Duration(i) * testGather / 101)
+					faketime.Pass(time.Duration(i) * testGather / 101)
 					require.NoError(t, n.renewPatiently(t.Context(), i, runID))
 				})
 			}
@@ -88,7 +90,7 @@ func TestHolderDoesNotWaitForARenewalThatWaits(t *testing.T) {
 		cancel() // it is released
 		require.ErrorIs(t, <-ended, context.Canceled)
 		require.Zero(t, time.Since(began))
-		time.Sleep(2 * testGather)
+		faketime.Pass(2 * testGather)
 		rec, _ := s.record("n0")
 		require.Zero(t, rec.WriteOwner.Renewals, "nobody wants it any more")
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 	"github.com/redislockservice/redislockservice/internal/sim"
 )
@@ -33,7 +34,7 @@ func TestCloseInEveryState(t *testing.T) {
 					}
 					ask("1", write("taken"), time.Hour)
 					ask("2", readOf("taken", "a"), time.Hour)
-					time.Sleep(10 * moment)
+					faketime.Pass(10 * moment)
 					if fault != nil {
 						r := *fault
 						r.node = n.port.Node()
@@ -49,10 +50,10 @@ func TestCloseInEveryState(t *testing.T) {
 						_, _, err := n.Renew(t.Context(), []string{"mine"}, renewal("mine"), g.RunID, false)
 						return answerOf{err: err, done: true}
 					})
-					time.Sleep(time.Duration(at*at) * moment / 4)
+					faketime.Pass(time.Duration(at*at) * moment / 4)
 					refused := time.Now()
 					n.Refuse()
-					time.Sleep(150 * moment)
+					faketime.Pass(150 * moment)
 					for _, end := range ends {
 						require.True(t, end().done, "waiters end at once")
 						if !end().granted && end().err != nil && fault == nil {
@@ -62,7 +63,7 @@ func TestCloseInEveryState(t *testing.T) {
 					require.ErrorIs(t, n.try(t.Context(), "5", write("x"), 0).err, ErrClosed)
 					n.close(time.Second)
 					require.Less(t, time.Since(refused), 2*time.Second+testOp)
-					time.Sleep(moment)
+					faketime.Pass(moment)
 					require.True(t, released().done)
 					require.True(t, renewed().done)
 					_, err := n.Read(t.Context(), nil)
@@ -82,9 +83,9 @@ func TestGrantAtTheMomentOfRefuseIsGivenBackOrKnown(t *testing.T) {
 		for i := range 30 {
 			n := s.node()
 			a := startNow(func() answerOf { return *n.try(t.Context(), id("%d", i), write("n"), time.Hour) })
-			time.Sleep(time.Duration(i) * moment / 5)
+			faketime.Pass(time.Duration(i) * moment / 5)
 			n.Refuse()
-			time.Sleep(20 * moment)
+			faketime.Pass(20 * moment)
 			require.True(t, a().done)
 			if a().granted {
 				n.let(id("%d", i), "n")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 	"github.com/redislockservice/redislockservice/internal/sim"
 )
@@ -103,7 +104,7 @@ func TestTrustStartsBeforeRedisReadItsClock(t *testing.T) {
 			rec, _ := s.record("n")
 			require.LessOrEqual(t, r.Asked, time.Hour+time.UnixMilli(int64(*rec.WriteOwner.ExpiresAt-millis(testLease))).Sub(n.began)+moment)
 			n.let(id("%d", i), "n")
-			time.Sleep(time.Duration(i) * maxAge / 3)
+			faketime.Pass(time.Duration(i) * maxAge / 3)
 		}
 	})
 }
@@ -154,7 +155,7 @@ func TestReleaseWhoseReplyWasLostHandsOverOnce(t *testing.T) {
 		third := n.start(t.Context(), "3", write("n"), time.Minute)
 		f.add(rule{phase: sim.Reply, writes: true, times: 1, fault: sim.Fault{Lose: true}})
 		require.Equal(t, lockrules.Done, n.let("1", "n"))
-		time.Sleep(time.Second)
+		faketime.Pass(time.Second)
 		require.True(t, second().granted)
 		require.False(t, third().done)
 		require.Equal(t, []string{"2"}, s.holders("n"))
@@ -190,7 +191,7 @@ func TestMuchWantedNameDoesNotHoldUpOthers(t *testing.T) {
 		go func() {
 			for !stop.Load() {
 				s.r.Touch(s.keys.Lock("hot"), time.Hour)
-				time.Sleep(moment / 2)
+				faketime.Pass(moment / 2)
 			}
 		}()
 		var hot, cold time.Duration
@@ -198,7 +199,7 @@ func TestMuchWantedNameDoesNotHoldUpOthers(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() { n.let("1", "hot"); hot = time.Since(began) })
 		all.Go(func() { n.let("2", "cold"); cold = time.Since(began) })
-		time.Sleep(2 * time.Second)
+		faketime.Pass(2 * time.Second)
 		stop.Store(true)
 		all.Wait()
 		require.Greater(t, hot, 2*time.Second)

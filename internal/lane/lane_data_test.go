@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 	"github.com/redislockservice/redislockservice/jsonhandler"
 )
@@ -60,7 +61,7 @@ func TestRecordThatTurnsCorruptEndsItsWaitersAndTheirMarks(t *testing.T) {
 		there := c.start(t.Context(), "there", readOf("n"), time.Hour)
 		s.r.Put(s.keys.Lock("bad"), []byte("nonsense"), 0)
 		b.Wake([]string{"bad"})
-		time.Sleep(50 * moment)
+		faketime.Pass(50 * moment)
 		requireCorrupt(t, both().err, s.keys.Lock("bad"))
 		require.True(t, here().granted)
 		require.True(t, there().granted)
@@ -162,7 +163,7 @@ func TestJSONHandlerThatFailsOrPanicsHurtsNobodyForLong(t *testing.T) {
 					w := n.start(t.Context(), "3", write("m"), time.Hour)
 					hurt(m, int32(how))
 					other.let("2", "m") // wakes n: this is not carried by a caller
-					time.Sleep(time.Second)
+					faketime.Pass(time.Second)
 					other.try(t.Context(), "4", readOf("m"), 0)
 					began := time.Now()
 					a := n.try(t.Context(), "5", write("m"), 0)
@@ -171,7 +172,7 @@ func TestJSONHandlerThatFailsOrPanicsHurtsNobodyForLong(t *testing.T) {
 					require.Less(t, time.Since(began), time.Second)
 					_, _ = n.Release(t.Context(), []string{"n"}, lockrules.Release{ID: "1", Outcome: lockrules.OK}, testLease)
 					hurt(m, 0)
-					time.Sleep(2 * testPoll)
+					faketime.Pass(2 * testPoll)
 					require.ErrorContains(t, w().err, "in no mood")
 					n.get("6", write("l"))
 				})

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redislockservice/redislockservice/internal/exchange"
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 	"github.com/redislockservice/redislockservice/internal/sim"
 )
@@ -41,9 +42,9 @@ func TestNothingIsGrantedInAHoldOff(t *testing.T) {
 				require.False(t, tried.granted)
 				require.Equal(t, lockrules.NotYetUp, tried.blockers[0].Reason)
 				require.Equal(t, []lockrules.HoldOff{c.reason}, b.holdOff)
-				time.Sleep(c.lasts - time.Since(began) - 10*moment)
+				faketime.Pass(c.lasts - time.Since(began) - 10*moment)
 				require.False(t, w().done)
-				time.Sleep(1200*time.Millisecond + 50*moment)
+				faketime.Pass(1200*time.Millisecond + 50*moment)
 				require.True(t, w().granted)
 				require.False(t, other().done)
 				require.Len(t, b.holdOff, 1, "told once")
@@ -92,9 +93,9 @@ func TestRenewalSaysWhyALockIsLost(t *testing.T) {
 		"gone":      {func(s *setting, _, _ *testNode) { s.r.Evict(s.keys.Lock("n")) }, "gone or another's"},
 		"flushed":   {func(s *setting, _, _ *testNode) { s.r.FlushAll() }, "gone or another's"},
 		"restarted": {func(s *setting, _, _ *testNode) { s.r.Restart(sim.Everything) }, "restarted"},
-		"lapsed":    {func(*setting, *testNode, *testNode) { time.Sleep(testLease) }, "run out"},
+		"lapsed":    {func(*setting, *testNode, *testNode) { faketime.Pass(testLease) }, "run out"},
 		"taken": {func(_ *setting, _, b *testNode) {
-			time.Sleep(testLease + moment)
+			faketime.Pass(testLease + moment)
 			b.get("2", write("n"))
 		}, `taken by "owner of 2"`},
 		"released": {func(_ *setting, a, _ *testNode) { a.let("1", "n", "m") }, "released"},
@@ -151,7 +152,7 @@ func TestReadersAreNotHeldUpByACommitThatIsRefused(t *testing.T) {
 			ended <- err
 		}()
 		for range 20 {
-			time.Sleep(testOp / 40)
+			faketime.Pass(testOp / 40)
 			began := time.Now()
 			r, err := a.Read(t.Context(), []string{"n"})
 			require.NoError(t, err)
@@ -171,7 +172,7 @@ func TestRefusalThatStaysIsAnsweredAtOnceAndNamesTheCommand(t *testing.T) {
 				a, b := s.node(), s.node()
 				a.get("1", write("n"))
 				w := b.start(t.Context(), "2", write("n"), time.Hour)
-				time.Sleep(time.Second) // INFO is due again
+				faketime.Pass(time.Second) // INFO is due again
 				s.r.Refuse(exchange.NoPerm, command)
 				began := time.Now()
 				_, err := a.Release(t.Context(), []string{"n"}, lockrules.Release{ID: "1", Outcome: lockrules.OK}, time.Minute)
@@ -180,7 +181,7 @@ func TestRefusalThatStaysIsAnsweredAtOnceAndNamesTheCommand(t *testing.T) {
 				require.Contains(t, err.Error(), command)
 				require.Less(t, time.Since(began), time.Second)
 				s.r.Accept()
-				time.Sleep(10 * time.Second)
+				faketime.Pass(10 * time.Second)
 				require.True(t, w().granted, "the release has gone on: the right came back")
 			})
 		})
@@ -226,12 +227,12 @@ func TestWaiterRidesAnOutageOut(t *testing.T) {
 		f := s.faults()
 		f.add(rule{node: "node-2", phase: sim.Request, times: -1, fault: sim.Fault{Cut: true}})
 		a.let("1", "n")
-		time.Sleep(20 * time.Second)
+		faketime.Pass(20 * time.Second)
 		require.True(t, short().done)
 		requireUnavailable(t, short().err)
 		require.Equal(t, 20*time.Second, short().at)
 		f.heal()
-		time.Sleep(2 * time.Second)
+		faketime.Pass(2 * time.Second)
 		require.True(t, long().granted)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/keyspace"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 	"github.com/redislockservice/redislockservice/internal/sim"
@@ -172,7 +173,7 @@ func (n *testNode) try(ctx context.Context, id string, wants []lockrules.Want, t
 // The answer so far is in what it returns.
 func (n *testNode) start(ctx context.Context, id string, wants []lockrules.Want, timeout time.Duration, chain ...string) func() answerOf {
 	a := startNow(func() answerOf { return *n.try(ctx, id, wants, timeout, chain...) })
-	time.Sleep(20 * moment)
+	faketime.Pass(20 * moment)
 	return a
 }
 
@@ -307,7 +308,7 @@ func (n *testNode) recover() {
 	for range 2 * quickInARow {
 		_, err := n.Read(n.s.t.Context(), []string{"recover"})
 		require.NoError(n.s.t, err)
-		time.Sleep(2 * maxAge)
+		faketime.Pass(2 * maxAge)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/lockrules"
 	"github.com/redislockservice/redislockservice/internal/sim"
 )
@@ -30,7 +31,7 @@ func TestWithdrawalDefeatsALateCommit(t *testing.T) {
 				defer cancel()
 				a := n.try(ctx, "ghost", write("n"), time.Hour)
 				require.ErrorIs(t, a.err, context.DeadlineExceeded)
-				time.Sleep(time.Minute)
+				faketime.Pass(time.Minute)
 				require.Empty(t, s.holders("n"))
 				facts := s.r.Facts()
 				require.Equal(t, 1, facts[sim.LateConflicted])
@@ -51,7 +52,7 @@ func TestCommitThatWasAppliedWithoutAReplyIsUndoneWhenItsCallerHasGone(t *testin
 		a := n.try(ctx, "1", write("a", "b"), time.Hour)
 		require.Error(t, a.err)
 		w := other.start(t.Context(), "2", write("a", "b"), time.Hour)
-		time.Sleep(time.Second)
+		faketime.Pass(time.Second)
 		require.True(t, w().granted)
 		require.Less(t, w().at, 500*moment)
 	})
@@ -76,7 +77,7 @@ func TestCallerWhoLeavesAnyPhaseLeavesNothingBehind(t *testing.T) {
 			} else {
 				require.ErrorIs(t, a.err, context.DeadlineExceeded)
 			}
-			time.Sleep(100 * moment)
+			faketime.Pass(100 * moment)
 			if blocked {
 				other.let(id("o%d", i), "n")
 			}
@@ -99,7 +100,7 @@ func TestCancelAgainstGrant(t *testing.T) {
 			w := b.start(ctx, "b", write("n"), time.Hour)
 			time.AfterFunc(time.Duration(i)*moment/4, cancel)
 			a.let("a", "n")
-			time.Sleep(50 * moment)
+			faketime.Pass(50 * moment)
 			if w().granted {
 				granted++
 				require.Equal(t, []string{"b"}, s.holders("n"))
@@ -140,7 +141,7 @@ func TestReleaseGoesOnWhenItsCallerHasGone(t *testing.T) {
 		require.Error(t, err)
 		s.r.Start(sim.Everything)
 		f.heal()
-		time.Sleep(2 * time.Second)
+		faketime.Pass(2 * time.Second)
 		require.Empty(t, s.holders("n"))
 		rec, _ := s.record("n")
 		require.Equal(t, lockrules.OK, *rec.WriteOwner.Outcome)
@@ -171,7 +172,7 @@ func TestMarkOfUnknownOutcomeIsBroughtUpToDate(t *testing.T) {
 		a.get("r", readOf("n"))
 		f.add(rule{node: "node-2", phase: sim.Reply, writes: true, times: 1, fault: sim.Fault{Lose: true}})
 		w := b.start(t.Context(), "w", write("n"), 50*moment)
-		time.Sleep(time.Second)
+		faketime.Pass(time.Second)
 		require.True(t, w().done)
 		require.Empty(t, s.marks("n"))
 		a.get("r2", readOf("n"))
@@ -191,13 +192,13 @@ func TestWaiterIsNotGrantedAfterItsDeadlineByAnOutcomeThatWasUnknown(t *testing.
 				f.add(rule{node: "node-2", phase: phase, writes: true, times: 1, fault: sim.Fault{Cut: true}})
 				f.add(rule{node: "node-2", phase: sim.Dial, times: -1, fault: sim.Fault{Cut: true}})
 				a.let("1", "n")
-				time.Sleep(2 * time.Second)
+				faketime.Pass(2 * time.Second)
 				require.True(t, w().done)
 				require.False(t, w().granted)
 				require.Equal(t, time.Second, w().at)
 				requireUnavailable(t, w().err)
 				f.heal()
-				time.Sleep(3 * time.Second)
+				faketime.Pass(3 * time.Second)
 				require.Empty(t, s.holders("n"), "undone")
 			})
 		})
@@ -215,13 +216,13 @@ func TestAbortedOrAnsweredOnce(t *testing.T) {
 		require.True(t, waits.Parked.Abort(errTest))
 		require.False(t, waits.Parked.Abort(errTest))
 		require.ErrorIs(t, w().err, errTest)
-		time.Sleep(20 * moment)
+		faketime.Pass(20 * moment)
 		_, ok = b.waiting("2")
 		require.False(t, ok)
 		w = b.start(t.Context(), "3", write("n"), time.Hour)
 		waits, _ = b.waiting("3")
 		a.let("1", "n")
-		time.Sleep(20 * moment)
+		faketime.Pass(20 * moment)
 		require.True(t, w().granted)
 		require.False(t, waits.Parked.Abort(errTest))
 	})
@@ -242,11 +243,11 @@ func TestWaiterWhoseTimeIsOverIsPassedBy(t *testing.T) {
 		b.Lane.mu.Unlock()
 		next := b.start(t.Context(), "next", write("n"), time.Hour)
 		a.let("1", "n")
-		time.Sleep(50 * moment)
+		faketime.Pass(50 * moment)
 		require.False(t, late().done)
 		require.True(t, next().granted)
 		cancel()
-		time.Sleep(50 * moment)
+		faketime.Pass(50 * moment)
 		require.ErrorIs(t, late().err, context.Canceled)
 	})
 }

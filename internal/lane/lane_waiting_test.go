@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redislockservice/redislockservice/internal/faketime"
 	"github.com/redislockservice/redislockservice/internal/sim"
 )
 
@@ -24,7 +25,7 @@ func TestFirstAttemptIsMadeInFullWhateverTheTimeout(t *testing.T) {
 			require.NoError(t, a.err)
 			require.False(t, a.granted)
 			require.Equal(t, "owner of 0", a.blockers[0].Owner)
-			time.Sleep(time.Second)
+			faketime.Pass(time.Second)
 			require.Empty(t, s.marks("n0"), "who doesn't wait leaves no mark")
 		}
 	})
@@ -35,7 +36,7 @@ func TestDeadlineIsExact(t *testing.T) {
 		a, b := s.node(), s.node()
 		a.get("1", write("n"))
 		late := b.start(t.Context(), "2", write("n"), 300*time.Millisecond)
-		time.Sleep(300*time.Millisecond - 20*moment)
+		faketime.Pass(300*time.Millisecond - 20*moment)
 		require.True(t, late().done)
 		require.False(t, late().granted)
 		require.NoError(t, late().err)
@@ -53,9 +54,9 @@ func TestNothingIsGrantedAfterTheDeadline(t *testing.T) {
 		for i := range 100 {
 			a.get(id("a%d", i), write("n"))
 			w := b.start(t.Context(), id("b%d", i), write("n"), timeout)
-			time.Sleep(timeout - 20*moment - 10*moment + time.Duration(i)*moment/5)
+			faketime.Pass(timeout - 20*moment - 10*moment + time.Duration(i)*moment/5)
 			a.let(id("a%d", i), "n")
-			time.Sleep(time.Second)
+			faketime.Pass(time.Second)
 			require.NoError(t, w().err)
 			require.LessOrEqual(t, w().at, timeout)
 			if w().granted {
@@ -83,17 +84,17 @@ func TestMarkIsRegisteredRefreshedWeakenedAndRemoved(t *testing.T) {
 		require.Equal(t, []string{"node-2 w"}, s.marks("n"))
 		require.Equal(t, []string{"node-2 r"}, s.marks("m"))
 		for range 10 * markLasts {
-			time.Sleep(testPoll)
+			faketime.Pass(testPoll)
 			_, _, _ = a.Renew(t.Context(), []string{"n", "m"}, renewal("1"), s.r.RunID(), false)
 			require.Equal(t, []string{"node-2 w"}, s.marks("n"))
 			require.Equal(t, []string{"node-2 r"}, s.marks("m"))
 		}
 		cancel()
-		time.Sleep(20 * moment)
+		faketime.Pass(20 * moment)
 		require.ErrorIs(t, w().err, context.Canceled)
 		require.Equal(t, []string{"node-2 r"}, s.marks("n"))
 		a.let("1", "n", "m")
-		time.Sleep(20 * moment)
+		faketime.Pass(20 * moment)
 		require.Empty(t, s.marks("n"))
 		require.Empty(t, s.marks("m"))
 	})
@@ -104,7 +105,7 @@ func TestMarkIsRegisteredRefreshedWeakenedAndRemoved(t *testing.T) {
 func TestWhoSteppedDownIsWokenWhenTheWriterGivesUp(t *testing.T) {
 	t.Parallel()
 	for name, giveUp := range map[string]func(n *testNode, cancel context.CancelFunc){
-		"timeout": func(*testNode, context.CancelFunc) { time.Sleep(time.Second) },
+		"timeout": func(*testNode, context.CancelFunc) { faketime.Pass(time.Second) },
 		"ctx":     func(_ *testNode, cancel context.CancelFunc) { cancel() },
 		"abort": func(n *testNode, _ context.CancelFunc) {
 			w, _ := n.waiting("writer")
@@ -124,7 +125,7 @@ func TestWhoSteppedDownIsWokenWhenTheWriterGivesUp(t *testing.T) {
 				other := c.start(t.Context(), "on another", readOf("n"), time.Hour)
 				require.Equal(t, []string{"reader"}, s.holders("n"))
 				giveUp(b, cancel)
-				time.Sleep(50 * moment)
+				faketime.Pass(50 * moment)
 				require.True(t, w().done)
 				require.False(t, w().granted)
 				require.True(t, other().granted)
@@ -170,7 +171,7 @@ func TestReadersGetInTogether(t *testing.T) {
 		}
 		a.let("w", "n")
 		require.Len(t, s.holders("n"), 5, "with the release itself")
-		time.Sleep(20 * moment)
+		faketime.Pass(20 * moment)
 		require.Len(t, s.holders("n"), 10)
 	})
 }
@@ -183,15 +184,15 @@ func TestWriterComesBeforeReadersThatCameBeforeIt(t *testing.T) {
 			n := id("%d", i)
 			a.get("w", write(n))
 			r := startNow(func() answerOf { return *a.try(t.Context(), "r", readOf(n), time.Hour) })
-			time.Sleep(4 * moment)
+			faketime.Pass(4 * moment)
 			w := startNow(func() answerOf { return *b.try(t.Context(), "w2", write(n), time.Hour) })
-			time.Sleep(8 * moment)
+			faketime.Pass(8 * moment)
 			require.False(t, a.try(t.Context(), "r0", readOf(n), 0).granted)
 			if starves {
-				time.Sleep(starving)
+				faketime.Pass(starving)
 			}
 			a.let("w", n)
-			time.Sleep(20 * moment)
+			faketime.Pass(20 * moment)
 			require.Equal(t, !starves, w().granted)
 			require.Equal(t, starves, r().granted)
 			if starves {
@@ -199,7 +200,7 @@ func TestWriterComesBeforeReadersThatCameBeforeIt(t *testing.T) {
 			} else {
 				b.let("w2", n)
 			}
-			time.Sleep(20 * moment)
+			faketime.Pass(20 * moment)
 			require.True(t, w().granted && r().granted)
 		}
 	})
@@ -217,9 +218,9 @@ func TestCandidateOfSeveralNamesWhoseRecordsWereNotRead(t *testing.T) {
 			first = append(first, n.start(t.Context(), id("%d", i), write("n", "x"), time.Hour))
 		}
 		last := n.start(t.Context(), "last", write("n", "other"), time.Hour)
-		time.Sleep(2 * maxAge)
+		faketime.Pass(2 * maxAge)
 		n.let("holder", "n")
-		time.Sleep(50 * moment)
+		faketime.Pass(50 * moment)
 		require.True(t, last().granted)
 		for _, f := range first {
 			require.False(t, f().done)
@@ -242,7 +243,7 @@ func TestWaiterBehindManyThatCannotGetInIsNotForgotten(t *testing.T) {
 				}
 				last := n.start(t.Context(), "last", wants("n"), time.Hour)
 				n.let("holder", "n")
-				time.Sleep(testPoll / 5)
+				faketime.Pass(testPoll / 5)
 				require.True(t, last().granted)
 			})
 		})
@@ -257,7 +258,7 @@ func TestPollIsTheNetWhenAllMessagesAreLost(t *testing.T) {
 			a.get(id("a%d", i), write("n"))
 			w := b.start(t.Context(), id("b%d", i), write("n"), time.Hour)
 			a.let(id("a%d", i), "n")
-			time.Sleep(testPoll + 50*moment)
+			faketime.Pass(testPoll + 50*moment)
 			require.True(t, w().granted)
 			b.let(id("b%d", i), "n")
 		}
@@ -271,11 +272,11 @@ func TestThousandWaitersCostOneExchangePerPoll(t *testing.T) {
 		for i := range 1000 {
 			go b.try(t.Context(), id("b%d", i), write("n"), time.Minute)
 		}
-		time.Sleep(time.Second)
-		cost := b.cost(func() { time.Sleep(4 * testPoll) })
+		faketime.Pass(time.Second)
+		cost := b.cost(func() { faketime.Pass(4 * testPoll) })
 		require.Positive(t, cost)
 		require.LessOrEqual(t, cost, int64(15))
-		time.Sleep(time.Minute)
+		faketime.Pass(time.Minute)
 		require.Empty(t, s.marks("n"))
 	})
 }
@@ -288,7 +289,7 @@ func TestLapseOfWhatIsInTheWayIsNotSleptThrough(t *testing.T) {
 		g := a.get("dead", write("n"))
 		a.port.Kill()
 		w := b.start(t.Context(), "w", write("n"), time.Hour)
-		time.Sleep(time.Duration(g.ExpiresAt-s.millis())*time.Millisecond + 50*moment)
+		faketime.Pass(time.Duration(g.ExpiresAt-s.millis())*time.Millisecond + 50*moment)
 		require.True(t, w().granted)
 		b.let("w", "n")
 		// The same of a writer's mark.
@@ -296,7 +297,7 @@ func TestLapseOfWhatIsInTheWayIsNotSleptThrough(t *testing.T) {
 		c.start(t.Context(), "writer", write("n"), time.Hour)
 		r := b.start(t.Context(), "r2", readOf("n"), time.Hour)
 		c.port.Kill()
-		time.Sleep(markLasts*testPoll + 50*moment)
+		faketime.Pass(markLasts*testPoll + 50*moment)
 		require.True(t, r().granted)
 		require.LessOrEqual(t, r().at, markLasts*testPoll+100*moment)
 	})
@@ -314,10 +315,10 @@ func TestSubscriptionThatIsBackHasEverybodyTried(t *testing.T) {
 		b.port.CutSubscription()
 		a.let("1", "n")
 		a.let("2", "m")
-		time.Sleep(500 * moment)
+		faketime.Pass(500 * moment)
 		require.False(t, wn().done)
 		f.heal()
-		time.Sleep(600 * moment)
+		faketime.Pass(600 * moment)
 		require.True(t, wn().granted)
 		require.True(t, wm().granted)
 	})

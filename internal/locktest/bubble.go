@@ -16,6 +16,8 @@ import (
 	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redislockservice/redislockservice/internal/faketime"
 )
 
 // Bubble runs f in a bubble of testing/synctest, on a miniredis of its own that has
@@ -29,7 +31,7 @@ func Bubble(t *testing.T, f func(t *testing.T, env *Env)) {
 		// end within this time, and a paused server has to deliver what it holds.
 		t.Cleanup(func() {
 			m.unpause(t)
-			time.Sleep(time.Minute)
+			faketime.Pass(time.Minute)
 		})
 		m.open(t)
 		env := newEnv(t, m, "bubble")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redislockservice/redislockservice/internal/exchange"
+	"github.com/redislockservice/redislockservice/internal/faketime"
 )
 
 func requireConnError(t *testing.T, err error, sent bool) {
@@ -30,7 +31,7 @@ func TestLostRequestIsNeverApplied(t *testing.T) {
 		requireConnError(t, err, true)
 		require.False(t, committed)
 		require.Equal(t, time.Second, time.Since(start))
-		time.Sleep(time.Hour)
+		faketime.Pass(time.Hour)
 		require.Empty(t, r.Keys())
 		require.Equal(t, 1, r.Facts()[RequestLost])
 		require.Equal(t, 1, r.Facts()[TimedOut])

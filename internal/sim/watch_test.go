@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redislockservice/redislockservice/internal/exchange"
+	"github.com/redislockservice/redislockservice/internal/faketime"
 )
 
 // TestWatchFailsOnEveryTouch has the facts that were measured on a real server:
@@ -181,15 +182,15 @@ func TestExpiryIsRoundedUpAndJudgedByTheServersClock(t *testing.T) {
 		require.True(t, commit(t, p, &exchange.Writes{Sets: []exchange.Set{
 			{Key: keyA, Value: []byte("v"), TTL: 1500 * time.Microsecond}}}))
 		require.Equal(t, 2*time.Millisecond, r.TTL(keyA))
-		time.Sleep(2 * time.Millisecond)
+		faketime.Pass(2 * time.Millisecond)
 		requireValue(t, r, keyA, "v")
-		time.Sleep(time.Millisecond)
+		faketime.Pass(time.Millisecond)
 		_, ok := r.Get(keyA)
 		require.False(t, ok)
 
 		r.Put(keyA, []byte("v"), time.Minute)
 		r.StepClock(-time.Hour)
-		time.Sleep(30 * time.Minute)
+		faketime.Pass(30 * time.Minute)
 		require.Equal(t, 31*time.Minute, r.TTL(keyA))
 	})
 }
