@@ -81,9 +81,9 @@ func (d *detector) end(dl deadlock.Deadlock, parked lane.Parked) {
 	}
 }
 
-// still finds the deadlock whose victim is the call, as the table stands now; without
-// those who are gone by the records, any that goes through it. What
-// ends its wait is read while mu is held: the lane may be telling of it again.
+// still finds the deadlock whose victim is the call, as the table stands now;
+// without those who are gone by the records, any that goes through it. What ends
+// its wait is read while mu is held: the lane may be telling of it again.
 func (d *detector) still(id string, gone []deadlock.Key) (deadlock.Deadlock, lane.Parked, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -128,8 +128,9 @@ func ceilMillis(d time.Duration) time.Duration {
 
 // countFromNow has atLeast count from the start of the task, which is now. The
 // record counts it from when it says that the lock was acquired: before the grant
-// was decided that we know of, if the reply to a first one was lost. When within its round trip a grant's time was read can't be
-// known: it counts from the start of it, so that nobody gets in too early.
+// was decided that we know of, if the reply to a first one was lost. When within
+// its round trip a grant's time was read can't be known: it counts from the start
+// of it, so that nobody gets in too early.
 func (a *Acquisition) countFromNow() {
 	if a.job.holdFor > 0 {
 		before := time.Duration(a.grant.At-a.grant.Acquired) * time.Millisecond

@@ -79,6 +79,9 @@ func (p *plan) pay(name string) {
 // keepDebts notes what a committed plan owes, and what it has paid: the lock is
 // held, and who holds it will wake who waits; or all have been told.
 func (l *Lane) keepDebts(p *plan) {
+	if len(l.parked.debts.all) == 0 && !p.owes {
+		return // as with most locks
+	}
 	l.mu.Lock() // Close counts them
 	defer l.mu.Unlock()
 	for _, name := range p.b.names { // also of a record that can't be read
@@ -111,6 +114,7 @@ func (p *plan) wakes(name string, w *work) []string {
 	}
 	nodes, others := lockrules.WakeFirst(w.rec, p.l.cfg.Node, ms, func(m lockrules.Mark) bool { return p.hadTurn(name, &m) })
 	if others {
+		p.owes = true
 		w.debt = &debt{node: nodes[0], since: w.sinceOf(nodes[0]), due: p.t + answerWithin}
 	}
 	return nodes

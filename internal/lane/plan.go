@@ -59,6 +59,7 @@ type plan struct {
 	missed   []*op // parked operations that may get in, but whose records weren't read
 	writes   exchange.Writes
 	known    map[string]*entry // what the records will be once committed
+	owes     bool              // some work has a debt
 }
 
 // decide runs the batch over the snapshot, without what can't be written.

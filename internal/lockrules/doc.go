@@ -2,8 +2,8 @@
 // what a record looks like afterwards.
 //
 // It gives pure functions, values in and values out. It has no clock, context,
-// goroutine, client or codec: Redis time is an argument, and records come and go
-// as Go values. It never changes its arguments; what it returns shares parts
+// goroutine or client: Redis time is an argument, and records come and go as Go
+// values. Of JSON it knows the names of a record's fields, and how to write one. It never changes its arguments; what it returns shares parts
 // with them, so callers treat every record as read-only.
 //
 // # Compatibility

@@ -27,29 +27,31 @@ type Waiters struct {
 // it, or fewer of them.
 func SetMark(rec Record, node string, w Waiters, now, lasts Millis) (after Record, changed, opened bool) {
 	i := slices.IndexFunc(rec.Waiting, func(m Mark) bool { return m.Node == node })
-	if i < 0 && w.Want == Nobody {
+	switch {
+	case i < 0 && w.Want == Nobody:
 		return rec, false, false
-	}
-	c := rec.clone()
-	if i < 0 {
-		c.tidy(now)
-		c.Waiting = append(c.Waiting, Mark{Node: node}.with(w, now, lasts))
-		return c, true, false
+	case i < 0:
+		return rec.marked(append(slices.Clone(rec.Waiting), Mark{Node: node}.with(w, now, lasts)), now), true, false
+	case w.Want == Nobody:
+		return rec.marked(slices.Delete(slices.Clone(rec.Waiting), i, i+1), now), true, rec.Waiting[i].Write
 	}
 	old, next := rec.Waiting[i], rec.Waiting[i].with(w, now, lasts)
 	changed = next.Write != old.Write || old.end(now)-now <= lasts-lasts/3
 	opened = old.Write && (!next.Write || old.Since < next.Since)
-	if w.Want == Nobody {
-		c.Waiting = slices.Delete(c.Waiting, i, i+1)
-		c.tidy(now)
-		return c, true, old.Write
-	}
 	if !changed && next.Since == old.Since {
-		return rec, false, false
+		return rec, false, false // the usual case, and it costs no copy
 	}
-	c.Waiting[i] = next
+	waiting := slices.Clone(rec.Waiting)
+	waiting[i] = next
+	return rec.marked(waiting, now), changed, opened
+}
+
+// marked is the record with those marks, as far as they are alive.
+func (r *Record) marked(waiting []Mark, now Millis) Record {
+	c := r.clone()
+	c.Waiting = waiting
 	c.tidy(now)
-	return c, changed, opened
+	return c
 }
 
 // with is the mark, saying from now what the waiters want. A wait from the future

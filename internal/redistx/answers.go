@@ -158,6 +158,9 @@ func judgeValues(answers []rueidis.RedisResult, plan plan) ([]exchange.Value, er
 
 // judgeTogether reads the answers of MGET and EXISTS. If these don't agree on how
 // many keys there are, one is of a foreign type, or has come or gone in between.
+// Should one have gone in between and another be foreign, they agree by chance and
+// the foreign one looks missing. Both are watched, so that nothing is committed on
+// it; who only reads may be told that a key is missing which is no record.
 func judgeTogether(answers []rueidis.RedisResult, plan plan) ([]exchange.Value, error) {
 	for i, command := range []string{"MGET", "EXISTS"} {
 		if err := answers[i].Error(); isReply(err) {
