@@ -38,15 +38,8 @@ func (c *candidate) campaign(ctx context.Context, lead func(ctx context.Context,
 			return
 		}
 		if err != nil && ctx.Err() == nil {
-			sleep(ctx, 100*time.Millisecond) // Redis is out of reach: don't spin
+			_ = redisenv.Pause(ctx, 100*time.Millisecond) // Redis is out of reach: don't spin
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }
 

@@ -48,7 +48,9 @@ func tell(ctx context.Context, redis *redisenv.Redis, story *redisenv.Story) err
 	} {
 		story.Say("%s", night.title)
 		n.tick(ctx, night.crash)
-		time.Sleep(night.pause)
+		if err := redisenv.Pause(ctx, night.pause); err != nil {
+			return err
+		}
 		if err := n.audit(ctx); err != nil {
 			return err
 		}
@@ -76,8 +78,9 @@ func (n *nights) tick(ctx context.Context, crash bool) {
 			continue
 		}
 		wg.Go(func() {
-			time.Sleep(time.Duration(i) * skew)
-			n.execute(ctx, in, crash)
+			if redisenv.Pause(ctx, time.Duration(i)*skew) == nil {
+				n.execute(ctx, in, crash)
+			}
 		})
 	}
 	wg.Wait()
@@ -89,7 +92,10 @@ func (n *nights) execute(ctx context.Context, in *instance, crash bool) {
 			if crash {
 				return 0, in.crash(ctx)
 			}
-			time.Sleep(takes)
+			// A real job also looks at its context, which ends with the lock.
+			if err := redisenv.Pause(ctx, takes); err != nil {
+				return 0, err
+			}
 			return 3, nil
 		}, lockservice.WithKeepLockData())
 	switch {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 )
 
 // Story is the output of an example. Its lines come from several goroutines.
@@ -43,4 +44,14 @@ func Tell(ctx context.Context, out io.Writer, tell func(ctx context.Context, red
 	story := NewStory(out)
 	story.Say("On %s.", redis.Description)
 	return tell(ctx, redis, story)
+}
+
+// Pause lets time go by, as a story has to, unless ctx ends before.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

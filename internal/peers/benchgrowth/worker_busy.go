@@ -94,7 +94,7 @@ func (w *worker) profile(a profileArgs) (struct{}, error) {
 			return struct{}{}, err
 		}
 		defer stop()
-		time.Sleep(a.CPU)
+		time.Sleep(a.CPU) // for so long it is profiled
 		return struct{}{}, nil
 	}
 	file, err := os.Create(a.File)

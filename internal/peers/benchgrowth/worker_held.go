@@ -53,7 +53,7 @@ func (w *worker) give(struct{}) (time.Duration, error) {
 // idle is the share of a core that the process uses while it does nothing.
 func (w *worker) idle(long time.Duration) (values, error) {
 	before, began := rig.CPU(), rig.Now()
-	time.Sleep(long)
+	time.Sleep(long) // the time over which the process is watched
 	lost := 0
 	for _, a := range w.held {
 		if !a.HasLock() {

@@ -77,7 +77,7 @@ func handOff(holder, waiter *rig.Process, name string, hold time.Duration) (time
 	var in, out time.Duration
 	taken := make(chan error)
 	go func() { taken <- waiter.Call("take", name, &in) }()
-	time.Sleep(hold)
+	time.Sleep(hold) // so long the other one has waited: see job c
 	err := holder.Call("give", struct{}{}, &out)
 	if taken := <-taken; err == nil {
 		err = taken

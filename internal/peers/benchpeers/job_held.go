@@ -106,7 +106,7 @@ func (b *bench) measureHeld(s heldServer) (values, error) {
 			return nil, err
 		}
 		commands, err1 := rig.Counted(s, func() error {
-			time.Sleep(b.limits.Idle)
+			time.Sleep(b.limits.Idle) // the time over which commands are counted
 			return nil
 		})
 		var bytes float64

@@ -52,7 +52,7 @@ func takeTurn(lock func() (func() error, error)) (t turn, err error) {
 		return t, err
 	}
 	t.In = rig.Now()
-	time.Sleep(hold)
+	time.Sleep(hold) // what is done under the lock
 	t.Out = rig.Now()
 	return t, release()
 }

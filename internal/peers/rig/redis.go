@@ -60,7 +60,7 @@ func (r *Redis) connect() (err error) {
 			r.client.Close()
 			r.client = nil
 		}
-		time.Sleep(25 * time.Millisecond)
+		time.Sleep(25 * time.Millisecond) // poll: until the server answers
 	}
 	return fmt.Errorf("redis-server does not answer: %w", err)
 }
