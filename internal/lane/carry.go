@@ -261,9 +261,17 @@ func (l *Lane) exchange(commit *exchange.Writes, names []string, known map[strin
 	return committed, nil
 }
 
+// budget is how long an exchange may take before its connection is given up. While
+// Redis is slow it is twice as long: what was too slow for one attempt, on a machine
+// that is short of time, would be for each. Two attempts fit into the half of a lease
+// that is left when it is renewed, and three into what a call may wait.
 func (l *Lane) budget(background bool) time.Duration {
 	if !background {
 		return min(quickBudget, l.cfg.OpTimeout)
 	}
-	return min(l.cfg.OpTimeout, max(l.cfg.Lease/6, quickBudget))
+	budget := max(l.cfg.Lease/6, quickBudget)
+	if l.slowed {
+		budget = max(budget, min(2*budget, l.cfg.OpTimeout/3))
+	}
+	return min(l.cfg.OpTimeout, budget)
 }

@@ -252,6 +252,28 @@ func TestSlowServerIsCarriedForInTheBackgroundAndBack(t *testing.T) {
 	})
 }
 
+// A machine short of time takes longer for an exchange than one attempt may take. With
+// as little time for each it would be given up each time, until the lease is lost.
+func TestExchangeTooSlowForOneAttemptIsGivenMoreTime(t *testing.T) {
+	const lease = time.Second
+	inBubble(t, func(t *testing.T, s *setting) {
+		n := s.node(func(c *Config) { c.Lease = lease })
+		s.r.SetGate(sim.Latency(lease / 8)) // each way: a quarter in all, and an attempt has a sixth
+		granted := n.get("1", write("n"))
+		before := n.Statistics().Failures
+		var seen int64
+		for range 5 {
+			began := time.Now()
+			r, lost := n.renewNow("1", granted.RunID, seen, "n")
+			require.Empty(t, lost)
+			require.Less(t, time.Since(began), lease*6/10)
+			seen = r.Renewals
+			faketime.Pass(lease / 5)
+		}
+		require.Equal(t, before, n.Statistics().Failures, "no attempt was given up any more")
+	})
+}
+
 func (n *testNode) isSlow() bool {
 	n.Lane.mu.Lock()
 	defer n.Lane.mu.Unlock()
