@@ -31,6 +31,10 @@
 //	read           -            edge          edge, unless W's chain holds the name
 //	write          edge         edge          -
 //
+// A wish to read that goes past those who wait to write, since they came later
+// ([Want.Past]), has no edge to them: they are in its way until it starves, for
+// some 25 ms, and no longer. Whoever waits knows that best, and tells it.
+//
 // "Waits to write" includes an upgrade, from read to write. Two waiters of one
 // context are two waiters: one's wish to write stands in the way of the other's
 // wish to read, as it would for a stranger.

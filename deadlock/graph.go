@@ -83,7 +83,9 @@ func (g *graph) link(i int32, need Want, p *place) {
 	switch {
 	case !need.Write:
 		g.join(i, &p.write, p.writeHolders)
-		g.join(i, &p.queue, p.queued)
+		if need.queues() {
+			g.join(i, &p.queue, p.queued)
+		}
 	case holdsName(v.Waiter, need.Name):
 		var own int32
 		g.join(i, &own, g.foreign(v, need.Name, p.holders))

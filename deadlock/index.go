@@ -100,7 +100,7 @@ func (r *reach) follow(v *vertex, need Want, s *spot) {
 			r.visit(u)
 		}
 	}
-	if !need.Write {
+	if need.queues() {
 		for u := range s.queued {
 			r.visit(u)
 		}

@@ -48,7 +48,7 @@ func inTheWay(w Waiter, want Want, o Waiter) bool {
 		}
 	}
 	for _, other := range o.Wants {
-		if !want.Write && other.Name == want.Name && other.Write && !oWrites {
+		if !want.Write && !want.Past && other.Name == want.Name && other.Write && !oWrites {
 			return true
 		}
 	}

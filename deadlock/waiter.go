@@ -23,6 +23,9 @@ type Hold struct {
 type Want struct {
 	Name  string `json:"n"`
 	Write bool   `json:"w,omitempty"`
+	// Past says of a wish to read that it goes past those who wait to write: they
+	// came later, so they are in its way for a moment only.
+	Past bool `json:"past,omitempty"`
 }
 
 // Blocker names the acquisitions that the records show in the way of one wish.
@@ -79,12 +82,15 @@ func Why(w, v Waiter) []Reason {
 		}
 		// Writers are preferred over readers who hold nothing of the name yet. A
 		// reader who holds it needs no grant: needs has left that wish out.
-		if !need.Write && slices.Contains(queued, Want{Name: need.Name, Write: true}) {
+		if need.queues() && slices.ContainsFunc(queued, func(q Want) bool { return q.Name == need.Name && q.Write }) {
 			reasons = append(reasons, Reason{Name: need.Name, Write: true})
 		}
 	}
 	return reasons
 }
+
+// queues says whether the wish has to let those pass who wait to write.
+func (w Want) queues() bool { return !w.Write && !w.Past }
 
 // needs returns what w still has to be granted, one wish per name, sorted: both
 // modes of a name are the write, and what the chain holds already serves.
@@ -146,7 +152,7 @@ func (v *vertex) plain() bool { return len(v.Holds) == 0 }
 func (v *vertex) wish() string {
 	var b strings.Builder
 	for _, n := range v.needs {
-		fmt.Fprintf(&b, "%d:%s:%t;", len(n.Name), n.Name, n.Write)
+		fmt.Fprintf(&b, "%d:%s:%t:%t;", len(n.Name), n.Name, n.Write, n.Past)
 	}
 	return b.String()
 }
@@ -180,6 +186,9 @@ func digest(w Waiter) uint64 {
 	}
 	for _, want := range w.Wants {
 		put("w" + strconv.FormatBool(want.Write))
+		if want.Past {
+			put("past")
+		}
 		put(want.Name)
 	}
 	return h.Sum64()

@@ -300,7 +300,8 @@ type waitTag struct {
 func (t *waitTag) waiter(w lane.Waiting) deadlock.Waiter {
 	out := deadlock.Waiter{ID: w.ID, Owner: t.owner, SinceMicros: int64(w.Since), Site: t.site.String()}
 	for _, want := range w.Wants {
-		out.Wants = append(out.Wants, deadlock.Want{Name: want.Name, Write: want.Mode == lockrules.Write})
+		write := want.Mode == lockrules.Write
+		out.Wants = append(out.Wants, deadlock.Want{Name: want.Name, Write: write, Past: !write && goesPast(w, want.Name)})
 	}
 	for h := t.chain; h != nil; h = h.parent {
 		if h.state.Load() != stateHeld {
@@ -311,4 +312,12 @@ func (t *waitTag) waiter(w lane.Waiting) deadlock.Waiter {
 		}
 	}
 	return out
+}
+
+// goesPast says whether a reader goes past all writers that wait for name, as soon
+// as it starves: they came later. A cycle by one of them dissolves by itself.
+func goesPast(w lane.Waiting, name string) bool {
+	return !slices.ContainsFunc(w.Blockers, func(b lockrules.Blocker) bool {
+		return b.Name == name && b.Reason == lockrules.WriterWaits && b.Since < w.Since.Millis()
+	})
 }

@@ -141,16 +141,62 @@ func (g *simGraph) shown(name string, f func(rec *lockrules.Record, at lockrules
 type simView struct {
 	counts func(x *simCall) bool
 	holds  func(c *simClient, name string, mode lockrules.Mode) bool
+	// behind says whether x, who wants to read, has to let y pass, who waits to write.
+	behind func(x, y *simCall, name string) bool
 }
 
 // shownTo is the widest view that a node can have had when it gave up a victim.
-func (g *simGraph) shownTo() simView { return simView{g.counts, g.holds} }
+func (g *simGraph) shownTo() simView {
+	return simView{g.counts, g.holds, func(_, _ *simCall, _ string) bool { return true }}
+}
 
 // certain is the narrowest: who waits and who holds, here and now.
 func (g *simGraph) certain() simView {
 	return simView{func(x *simCall) bool {
 		return x.ended.IsZero() && !x.c.n.port.Killed() && !x.c.n.closed.Load()
-	}, g.holdsNow}
+	}, g.holdsNow, g.behindNow}
+}
+
+// behindNow goes by the ages: a reader goes past a writer that came no sooner, as
+// soon as it starves. Without that, calls that all wait for the end of a hold-off, or
+// of a job, would look like a deadlock.
+func (g *simGraph) behindNow(x, y *simCall, name string) bool {
+	xs := x.since()
+	if len(xs) == 0 {
+		return false
+	}
+	came := slices.Min(xs)
+	if x.c.n == y.c.n {
+		ys := y.since()
+		return len(ys) > 0 && slices.Max(ys) < came
+	}
+	if len(g.past[name]) == 0 {
+		return false
+	}
+	last := g.past[name][0].rec
+	return slices.ContainsFunc(last.Waiting, func(m lockrules.Mark) bool {
+		return m.Node == y.c.n.name && m.Write && m.Since < came
+	})
+}
+
+// since is when the call began to wait, as its node knows it. Other calls of the node
+// that hold nothing and want the same can't be told from it, so there may be several.
+func (x *simCall) since() (all []lockrules.Millis) {
+	d := x.c.n.svc.detector
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, call := range d.parked {
+		tag, _ := call.w.Tag.(*waitTag)
+		mine := tag.chain == nil
+		for h := tag.chain; h != nil; h = h.parent {
+			mine = mine || x.c.s.graph.clients[h.id] == x.c
+		}
+		wanted := func(w lockrules.Want) bool { return slices.Contains(x.wants, w) }
+		if mine && !slices.ContainsFunc(call.w.Wants, func(w lockrules.Want) bool { return !wanted(w) }) {
+			all = append(all, call.w.Since.Millis())
+		}
+	}
+	return all
 }
 
 // counts says whether a call is to be taken for one that waits.
@@ -209,7 +255,7 @@ func (g *simGraph) waitsFor(x, y *simCall, view simView) bool {
 			return true
 		}
 		queued := slices.ContainsFunc(y.wants, func(v lockrules.Want) bool { return v.Name == w.Name && v.Mode == lockrules.Write })
-		if w.Mode == lockrules.Read && queued && !g.reuses(x.c, w.Name) {
+		if w.Mode == lockrules.Read && queued && !g.reuses(x.c, w.Name) && view.behind(x, y, w.Name) {
 			return true
 		}
 	}

@@ -85,6 +85,7 @@ var mutants = []mutant{
 	change("a job's lock lasts a lease, and atLeast is seen to at its end", api+"acquire.go", "LeaseMillis: lockrules.Millis(r.lease.Milliseconds())", "LeaseMillis: lockrules.Millis(min(r.lease, s.cfg.lease).Milliseconds())"),
 
 	// Deadlocks.
+	change("a reader waits for writers that it goes past", api+"detector.go", "b.Since < w.Since.Millis()", "true"),
 	change("deadlocks have no victim", api+"confirm.go", "mine = append(mine, key.ID)", "_ = key.ID"),
 	change("a victim isn't confirmed against the records", api+"confirm.go", "no, yes := d.recordsConfirm(dl.Cycle)", "no, yes := d.recordsConfirm(dl.Cycle)\n\t\tyes = true"),
 	change("the victim is the last to have tried again", api+"detector.go", "SinceMicros: int64(w.Since)", "SinceMicros: time.Now().UnixMicro()"),
