@@ -54,7 +54,10 @@ var userRefusals = []refusal{
 		mend: [][]string{{"ACL", "SETUSER", "USER", "resetpass", ">" + canary}}, words: []string{"not authenticated", "WRONGPASS"}},
 	{name: "UserDeleted", spoil: [][]string{{"ACL", "DELUSER", "USER"}},
 		mend: [][]string{{"ACL", "SETUSER", "USER", "reset", "on", ">" + canary, "~*", "&*", "+@all"}}, words: []string{"not authenticated", "WRONGPASS"}},
-	denied("get", refusal{}), denied("set", refusal{reads: true}), denied("watch", refusal{}),
+	// Who waits is looked at together with what is new: that may make it an MGET.
+	{name: "DeniedGET", spoil: [][]string{{"ACL", "SETUSER", "USER", "-get", "-mget"}}, mend: [][]string{{"ACL", "SETUSER", "USER", "+get", "+mget"}},
+		words: []string{"not permitted", "GET", "NOPERM"}, unsuitable: true},
+	denied("set", refusal{reads: true}), denied("watch", refusal{}),
 	denied("multi", refusal{reads: true}), denied("exec", refusal{reads: true}), denied("time", refusal{}),
 	deniedOnNewConnections("info"),
 	// Whoever has room in what he reads ahead doesn't need it; a new name does.
