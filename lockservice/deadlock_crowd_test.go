@@ -21,7 +21,7 @@ func TestTenThousandPlainWaitersDontFloodTheChannel(t *testing.T) {
 	const waiters = 10_000
 	server := redistest.Start(t)
 	// A lease that a machine busy with ten thousand goroutines can renew in time.
-	svcs := services(t, server, server.URL(), 3, lockservice.WithPollDelay(time.Second), lockservice.WithLeaseTime(4*time.Second))
+	svcs := services(t, server, server.URL(), 3, lockservice.WithPollDelay(time.Second), lockservice.WithLeaseTime(20*time.Second))
 	listener, err := pubsub.New(t.Context(), server.Client(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })

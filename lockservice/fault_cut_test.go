@@ -34,34 +34,35 @@ type trip struct{ up, down int64 }
 
 // measure runs the operation without a fault, several times: the replies of INFO
 // differ by a byte now and then.
-func measure(t *testing.T, r *rig, op faultOp) (longest trip, up, down []byte) {
+func measure(t *testing.T, r *rig, op faultOp, stalls *stallWatch) (longest trip, up, down []byte) {
 	t.Helper()
 	for i := range 5 {
-		var before trip
-		p := &point{rig: r, name: fmt.Sprintf("%06d", 990_000+i)}
-		p.arm = func() <-chan struct{} {
-			before.up, before.down = r.proxy.Bytes()
-			r.tape.start()
-			return nil
-		}
-		p.done = func() {
-			nowUp, nowDown := r.proxy.Bytes()
-			up, down = r.tape.stop()
-			longest.up, longest.down = max(longest.up, nowUp-before.up), max(longest.down, nowDown-before.down)
-		}
-		require.NoError(t, op.run(p), "without a fault")
+		require.NoError(t, stalls.excuse(func(attempt int) error {
+			var before trip
+			p := &point{rig: r, name: fmt.Sprintf("%d%05d", attempt, 90_000+i)}
+			p.arm = func() <-chan struct{} {
+				before.up, before.down = r.proxy.Bytes()
+				r.tape.start()
+				return nil
+			}
+			p.done = func() {
+				nowUp, nowDown := r.proxy.Bytes()
+				up, down = r.tape.stop()
+				longest.up, longest.down = max(longest.up, nowUp-before.up), max(longest.down, nowDown-before.down)
+			}
+			return op.run(p)
+		}), "without a fault")
 	}
 	return longest, up, down
 }
 
 // runPoints tries points on rigs of its own, several at a time. It returns how
 // many faults struck, and the longest time until a lock was to be had again.
-func runPoints(t *testing.T, server *redistest.Server, op faultOp, first *rig, points []fault, rigsAtMost int) (struck int64, worst time.Duration) {
+func runPoints(t *testing.T, server *redistest.Server, op faultOp, first *rig, points []fault, rigsAtMost int, stalls *stallWatch) (struck int64, worst time.Duration) {
 	t.Helper()
 	work := make(chan fault)
 	var all sync.WaitGroup
 	var mu sync.Mutex // guards worst and failures
-	stalls := watchStalls(t, server)
 	var failures []error
 	var hits atomic.Int64
 	rigs := []*rig{first}
@@ -135,15 +136,12 @@ func (f fault) set(proxy *redistest.Proxy) <-chan struct{} {
 
 // insist tries the point again if this machine stood still meanwhile.
 func (f fault) insist(r *rig, op faultOp, stalls *stallWatch) (next time.Duration, struck bool, err error) {
-	for attempt := range 10 {
-		began := time.Now()
+	err = stalls.excuse(func(attempt int) (err error) {
 		f.attempt = attempt
 		next, struck, err = f.try(r, op)
-		if err == nil || errors.Is(err, errTwoHolders) || !stalls.since(began) {
-			return next, struck, err
-		}
-	}
-	return next, struck, fmt.Errorf("the machine stood still each time: %w", err)
+		return err
+	})
+	return next, struck, err
 }
 
 // try runs the operation with the fault in it.
@@ -187,8 +185,9 @@ func TestConnectionCutAtEachByte(t *testing.T) {
 	for at, op := range faultOps {
 		t.Run(op.name, func(t *testing.T) {
 			t.Parallel()
+			stalls := watchStalls(t, server)
 			r := newRig(t, server, op.renewal)
-			bytes, _, _ := measure(t, r, op)
+			bytes, _, _ := measure(t, r, op, stalls)
 			var points []fault
 			for _, down := range []bool{false, true} {
 				length := bytes.up
@@ -204,7 +203,7 @@ func TestConnectionCutAtEachByte(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			struck, worst := runPoints(t, server, op, r, points, cutRigs)
+			struck, worst := runPoints(t, server, op, r, points, cutRigs, stalls)
 			t.Logf("request %d bytes, reply %d bytes: %d points, %d cut, in %v; a lock was to be had again after %v at most",
 				bytes.up, bytes.down, len(points), struck, time.Since(began).Round(time.Millisecond), worst.Round(time.Millisecond))
 			require.Greater(t, struck*10, int64(len(points))*9, "nearly every cut strikes")
@@ -221,8 +220,9 @@ func TestNetworkSilentAtEachStep(t *testing.T) {
 	for at, op := range faultOps {
 		t.Run(op.name, func(t *testing.T) {
 			t.Parallel()
+			stalls := watchStalls(t, server)
 			r := newRig(t, server, op.renewal)
-			_, up, down := measure(t, r, op)
+			_, up, down := measure(t, r, op, stalls)
 			var points []fault
 			for _, pause := range []time.Duration{faultLease / 4, faultLease * 8 / 5} {
 				for _, n := range steps(t, up) {
@@ -236,7 +236,7 @@ func TestNetworkSilentAtEachStep(t *testing.T) {
 				points = slices.DeleteFunc(points, func(f fault) bool { return f.number%pauseStride != at%pauseStride })
 			}
 			began := time.Now()
-			struck, worst := runPoints(t, server, op, r, points, pauseRigs)
+			struck, worst := runPoints(t, server, op, r, points, pauseRigs, stalls)
 			t.Logf("%d commands, %d replies: %d points, %d struck, in %v; a lock was to be had again after %v at most",
 				len(steps(t, up)), len(steps(t, down)), len(points), struck, time.Since(began).Round(time.Millisecond), worst.Round(time.Millisecond))
 			require.Positive(t, struck)
