@@ -8,8 +8,13 @@ import (
 // Version is the version of the records that this package writes and reads.
 const Version = 1
 
-// MaxPrevious is how many previous readers a record remembers.
-const MaxPrevious = 16
+// MaxPrevious is how many previous readers a record remembers that is kept for the
+// audit, and FewPrevious any other: they are written and read with each grant and
+// release, by everybody who shares the lock, and make up most of it.
+const (
+	MaxPrevious = 16
+	FewPrevious = 8
+)
 
 // Millis is a moment of Redis' clock, or a span of it, in milliseconds. A type
 // of its own, so that it can't be mixed with local time.
@@ -156,8 +161,16 @@ func (r *Record) clone() Record {
 	return c
 }
 
-// tidy drops marks that have lapsed and previous readers beyond the last
-// MaxPrevious. It works in place, on a clone.
+// previousMax is how many previous readers the record remembers.
+func (r *Record) previousMax() int {
+	if r.KeepLockData {
+		return MaxPrevious
+	}
+	return FewPrevious
+}
+
+// tidy drops marks that have lapsed and previous readers beyond the last few. It
+// works in place, on a clone.
 func (r *Record) tidy(now Millis) {
 	r.Waiting = slices.DeleteFunc(r.Waiting, func(m Mark) bool { return !m.Alive(now) })
 	previous := 0
@@ -167,7 +180,7 @@ func (r *Record) tidy(now Millis) {
 		}
 	}
 	r.ReadOwners = slices.DeleteFunc(r.ReadOwners, func(h Holding) bool {
-		if h.Alive(now) || previous <= MaxPrevious {
+		if h.Alive(now) || previous <= r.previousMax() {
 			return false
 		}
 		previous--

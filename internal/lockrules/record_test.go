@@ -81,37 +81,48 @@ func TestSettleLeavesAloneWhatEndsWithinItsLease(t *testing.T) {
 	}
 }
 
+// previousCases: how many previous readers are remembered.
+var previousCases = map[bool]int{true: MaxPrevious, false: FewPrevious}
+
 // TestLiveReadersAreNeverCapped: the limit is for those who have left.
 func TestLiveReadersAreNeverCapped(t *testing.T) {
 	t.Parallel()
-	recs := []Record{Empty("x")}
 	const readers = 3 * MaxPrevious
-	for i := range readers {
-		recs = Acquire(recs, asks(fmt.Sprintf("r%02d", i), "n1", Read), instant(start), nil).Records
-	}
-	require.Len(t, recs[0].ReadOwners, readers)
-	for i := range readers {
-		id := fmt.Sprintf("r%02d", i)
-		after, met, _ := ReleaseOne(recs[0], Release{ID: id, Outcome: OK}, start+1)
-		require.Equal(t, Done, met)
-		require.Len(t, after.ReadOwners, readers-max(0, i+1-MaxPrevious))
-		again, met, _ := ReleaseOne(after, Release{ID: id, Outcome: OK}, start+1)
-		require.Equal(t, Done, met, "the reply was lost: the release that runs again finds itself")
-		require.Equal(t, after, again)
-		recs[0] = after
+	for keep, most := range previousCases {
+		recs := []Record{Empty("x")}
+		for i := range readers {
+			req := asks(fmt.Sprintf("r%02d", i), "n1", Read)
+			req.Keep = keep
+			recs = Acquire(recs, req, instant(start), nil).Records
+		}
+		require.Len(t, recs[0].ReadOwners, readers)
+		for i := range readers {
+			id := fmt.Sprintf("r%02d", i)
+			after, met, _ := ReleaseOne(recs[0], Release{ID: id, Outcome: OK}, start+1)
+			require.Equal(t, Done, met)
+			require.Len(t, after.ReadOwners, readers-max(0, i+1-most))
+			again, met, _ := ReleaseOne(after, Release{ID: id, Outcome: OK}, start+1)
+			require.Equal(t, Done, met, "the reply was lost: the release that runs again finds itself")
+			require.Equal(t, after, again)
+			recs[0] = after
+		}
 	}
 }
 
 func TestReadersThatDiedAreCappedToo(t *testing.T) {
 	t.Parallel()
-	recs := []Record{Empty("x")}
-	now := start
-	for i := range 3 * MaxPrevious {
-		recs = Acquire(recs, asks(fmt.Sprintf("r%02d", i), "n1", Read), instant(now), nil).Records
-		now += lease
+	for keep, most := range previousCases {
+		recs := []Record{Empty("x")}
+		now := start
+		for i := range 3 * MaxPrevious {
+			req := asks(fmt.Sprintf("r%02d", i), "n1", Read)
+			req.Keep = keep
+			recs = Acquire(recs, req, instant(now), nil).Records
+			now += lease
+		}
+		require.Len(t, recs[0].ReadOwners, most+1)
+		require.Equal(t, "r47", recs[0].ReadOwners[most].ID)
 	}
-	require.Len(t, recs[0].ReadOwners, MaxPrevious+1)
-	require.Equal(t, "r47", recs[0].ReadOwners[MaxPrevious].ID)
 }
 
 func TestFindGivesTheModeAndACopy(t *testing.T) {

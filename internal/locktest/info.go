@@ -19,7 +19,8 @@ var info = append([]scenario{
 	{name: "OutcomeOfTheCodeIsKept", run: outcomeKept},
 	{name: "WhoWaitsIsTold", run: waitersTold},
 	{name: "JSONOfTheInfoHasTheNamesOfTheRecord", run: jsonNames},
-	{name: "PreviousReadersAreSixteenAtMost", run: sixteenReaders},
+	{name: "PreviousReadersAreSixteenOfAKeptLock", run: func(t *testing.T, e *Env) { previousReaders(t, e, 16, lockservice.WithKeepLockData()) }},
+	{name: "PreviousReadersAreEightOfAnyOtherLock", run: func(t *testing.T, e *Env) { previousReaders(t, e, 8) }},
 	{name: "ErrorTextIsKeptOnlyIfAskedFor", run: errorText},
 	{name: "LookingDoesNotHarmTheHolder", run: lookingHarmless},
 }, in(bubbleName,
@@ -159,19 +160,24 @@ func sameFields(t *testing.T, want, got map[string]any, but ...string) {
 	}
 }
 
-func sixteenReaders(t *testing.T, e *Env) {
+func previousReaders(t *testing.T, e *Env, most int, opts ...lockservice.LockOption) {
 	svc := e.NewService()
-	hold(t, t.Context(), svc, read("x"))
+	acquire := func() *lockservice.Acquisition {
+		a, err := svc.Acquire(t.Context(), []lockservice.Lock{read("x")}, opts...)
+		require.NoError(t, err)
+		return a
+	}
+	acquire()
 	var last string
 	for range 20 {
-		r := hold(t, t.Context(), svc, read("x"))
+		r := acquire()
 		readers := infoOf(t, svc, "x").ReadOwners
 		last = readers[len(readers)-1].ID
 		letGo(t, r)
 	}
 	got := infoOf(t, svc, "x")
-	require.Len(t, got.ReadOwners, 17, "sixteen previous and the current one")
-	require.Equal(t, last, got.ReadOwners[16].ID, "those who left last are kept")
+	require.Len(t, got.ReadOwners, most+1, "those before and the current one")
+	require.Equal(t, last, got.ReadOwners[most].ID, "those who left last are kept")
 }
 
 func errorText(t *testing.T, e *Env) {
