@@ -45,17 +45,18 @@ var (
 )
 
 var jobs = []job{
-	{key: "a", title: "uncontended acquire and release", skip: nobody, run: jobA},
-	{key: "b", title: "64 goroutines, a name each", skip: nobody, run: jobB},
-	{key: "c", title: "hand-off between two processes", skip: floors, run: jobC},
-	{key: "c-long", title: "the same, to one who has waited for 150 ms", skip: floors, run: jobCLong, once: true},
+	{key: "a", title: "uncontended acquire and release", skip: handOffsOnly, run: jobA},
+	{key: "b", title: "64 goroutines, a name each", skip: handOffsOnly, run: jobB},
+	{key: "c", title: "hand-off between two processes", skip: roundTrips, run: jobC},
+	{key: "c-long", title: "the same, to one who has waited for 150 ms", skip: roundTrips, run: jobCLong, once: true},
 	{key: "d", title: "100 waiters of 4 processes on one name, holds of 1 ms", skip: floors, run: jobD},
 	{key: "d-loop", title: "the same in a closed loop", skip: floors, run: jobLoop(0), once: true},
 	{key: "d-mixed", title: "the same, a fifth of them readers", skip: noReaders, run: jobLoop(5), once: true},
-	{key: "e", title: "10 names, all or none", skip: nobody, run: jobE},
+	{key: "e", title: "10 names, all or none", skip: handOffsOnly, run: jobE},
 	{key: "g", title: "16 goroutines of 2 processes share a read lock", skip: noReaders, run: jobG},
 }
 
-func nobody(kind) bool      { return false }
-func floors(k kind) bool    { return k.Floor }
-func noReaders(k kind) bool { return !k.Readers }
+func floors(k kind) bool       { return k.Floor }
+func roundTrips(k kind) bool   { return k.Floor && !k.Message }
+func handOffsOnly(k kind) bool { return k.Message }
+func noReaders(k kind) bool    { return !k.Readers }

@@ -17,7 +17,7 @@ func (r *report) overview(b *strings.Builder) {
 				continue
 			}
 			peer, best := r.best(key, c)
-			floor, ok := r.median(key, floorKey, c.value)
+			floor, ok := r.median(key, floorOf(key), c.value)
 			if !ok {
 				floor = -1
 			}

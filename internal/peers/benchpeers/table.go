@@ -28,8 +28,18 @@ func (c column) better(a, b float64) bool {
 	return a < b
 }
 
-// floorKey is the floor that ratios are to.
-const floorKey = "pings-shared"
+// The floors that ratios are to: of one caller, and of a hand-off.
+const (
+	floorKey   = "pings-shared"
+	messageKey = "message"
+)
+
+func floorOf(job string) string {
+	if job == "c" || job == "c-long" {
+		return messageKey
+	}
+	return floorKey
+}
 
 var (
 	loopColumns = []column{
@@ -126,7 +136,7 @@ func (r *report) row(b *strings.Builder, key string, k kind) {
 		}
 		fmt.Fprintf(b, " %s |", rig.Number(v))
 		if c.ratios {
-			floor, _ := r.median(key, floorKey, c.value)
+			floor, _ := r.median(key, floorOf(key), c.value)
 			_, best := r.best(key, c)
 			fmt.Fprintf(b, " %s | %s |", ratio(v, floor), ratio(v, best))
 		}
