@@ -36,16 +36,17 @@ func (l *Lane) served() {
 // was applied.
 func (l *Lane) fail(b *batch, p *plan, err error, background bool) {
 	l.counts.failures.Add(1)
-	if p != nil && !mayHaveBeenApplied(err) {
+	unsure := p != nil && mayHaveBeenApplied(err)
+	if unsure {
+		p.unsure()
+	}
+	if p != nil && (!unsure || permanent(err)) {
 		b = l.readsApart(b, background)
 	}
 	l.fails++
 	l.quick = 0
 	l.snap = nil
 	l.noteOutage(err)
-	if p != nil && mayHaveBeenApplied(err) {
-		p.unsure()
-	}
 	switch {
 	case permanent(err):
 		l.refuse(b, err)
@@ -55,7 +56,8 @@ func (l *Lane) fail(b *batch, p *plan, err error, background bool) {
 }
 
 // readsApart answers those who only want to read, when a commit was refused that
-// they have nothing to do with: a server without memory can still be looked at.
+// they have nothing to do with: a server without memory can still be looked at. If
+// that fails, for now, they are tried again: their answer is not that of the commit.
 // It returns the rest of the batch.
 func (l *Lane) readsApart(b *batch, background bool) *batch {
 	reads, rest := &batch{formed: b.formed}, *b
@@ -70,17 +72,25 @@ func (l *Lane) readsApart(b *batch, background bool) *batch {
 	if len(reads.ops) == 0 {
 		return b
 	}
-	l.snap = nil
+	l.snap = nil // what is read now is newer than they are, whatever else there is to write
 	p, err := l.decided(reads, background)
-	if err != nil || !p.writes.Empty() {
-		return b
+	switch {
+	case err != nil && permanent(err):
+		l.refuse(reads, err)
+	case err != nil:
+		l.requeue(reads)
+	default:
+		l.answerReads(p)
 	}
+	return &rest
+}
+
+func (l *Lane) answerReads(p *plan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range p.answers {
 		p.answers[i].op.finishLocked(p.answers[i].out)
 	}
-	return &rest
 }
 
 func (l *Lane) noteOutage(err error) {

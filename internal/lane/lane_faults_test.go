@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -161,6 +162,32 @@ func TestReadersAreNotHeldUpByACommitThatIsRefused(t *testing.T) {
 		}
 		s.r.Accept()
 		<-ended
+	})
+}
+
+// The read that is made apart from a refused commit may fail by itself, for a moment.
+// That is no reason to answer that MULTI is not permitted.
+func TestReaderDoesNotGetTheRefusalOfACommitThatItHasNothingToDoWith(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *setting) {
+		a := s.node()
+		for i := range 10 {
+			a.get(strconv.Itoa(i), write("n"+strconv.Itoa(i)))
+		}
+		f := s.faults()
+		s.r.Refuse(exchange.NoPerm, "MULTI")
+		for i := range 10 {
+			f.add(rule{phase: sim.Request, reads: true, times: 1, fault: sim.Fault{Cut: true}})
+			ended := make(chan error, 1)
+			go func() {
+				_, err := a.Release(t.Context(), []string{"n" + strconv.Itoa(i)}, lockrules.Release{ID: strconv.Itoa(i), Outcome: lockrules.OK}, time.Minute)
+				ended <- err
+			}()
+			r, err := a.Read(t.Context(), []string{"n9"})
+			require.NoError(t, err)
+			require.NotNil(t, r.Records["n9"].WriteOwner)
+			requireUnavailable(t, <-ended)
+		}
+		s.r.Accept()
 	})
 }
 

@@ -268,6 +268,7 @@ type rule struct {
 	node   string
 	phase  sim.Phase
 	writes bool // only exchanges with a commit
+	reads  bool // only exchanges without one
 	times  int  // -1: always
 	fault  sim.Fault
 }
@@ -294,7 +295,7 @@ func (f *faults) Pass(s sim.Step) sim.Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.rules {
-		if r.phase == s.Phase && (r.node == "" || r.node == s.Node) && (s.Writes || !r.writes) && r.times != 0 {
+		if r.phase == s.Phase && (r.node == "" || r.node == s.Node) && (s.Writes || !r.writes) && !(s.Writes && r.reads) && r.times != 0 {
 			r.times--
 			return r.fault
 		}
