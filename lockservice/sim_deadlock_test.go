@@ -26,7 +26,10 @@ type simGraph struct {
 type simCall struct {
 	c     *simClient
 	wants []lockrules.Want
-	ended time.Time
+	// missing is what the client didn't have when it asked: its node has marks for
+	// that only.
+	missing []lockrules.Want
+	ended   time.Time
 }
 
 // simPast is a record from when it was committed, until that of the next.
@@ -66,7 +69,9 @@ func (c *simClient) asks(locks []Lock) (end func(err error)) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call := &simCall{c: c, wants: wants}
+	call := &simCall{c: c, wants: wants, missing: slices.DeleteFunc(slices.Clone(wants), func(w lockrules.Want) bool {
+		return s.graph.has(c, w)
+	})}
 	s.graph.calls = append(s.graph.calls, call)
 	c.call = call
 	return func(err error) {
@@ -142,12 +147,12 @@ type simView struct {
 	counts func(x *simCall) bool
 	holds  func(c *simClient, name string, mode lockrules.Mode) bool
 	// behind says whether x, who wants to read, has to let y pass, who waits to write.
-	behind func(x, y *simCall, name string) bool
+	behind func(x, y *simCall) bool
 }
 
 // shownTo is the widest view that a node can have had when it gave up a victim.
 func (g *simGraph) shownTo() simView {
-	return simView{g.counts, g.holds, func(_, _ *simCall, _ string) bool { return true }}
+	return simView{g.counts, g.holds, func(_, _ *simCall) bool { return true }}
 }
 
 // certain is the narrowest: who waits and who holds, here and now.
@@ -159,24 +164,11 @@ func (g *simGraph) certain() simView {
 
 // behindNow goes by the ages: a reader goes past a writer that came no sooner, as
 // soon as it starves. Without that, calls that all wait for the end of a hold-off, or
-// of a job, would look like a deadlock.
-func (g *simGraph) behindNow(x, y *simCall, name string) bool {
-	xs := x.since()
-	if len(xs) == 0 {
-		return false
-	}
-	came := slices.Min(xs)
-	if x.c.n == y.c.n {
-		ys := y.since()
-		return len(ys) > 0 && slices.Max(ys) < came
-	}
-	if len(g.past[name]) == 0 {
-		return false
-	}
-	last := g.past[name][0].rec
-	return slices.ContainsFunc(last.Waiting, func(m lockrules.Mark) bool {
-		return m.Node == y.c.n.name && m.Write && m.Since < came
-	})
+// of a job, would look like a deadlock. A mark may say that its node has waited for
+// longer than its writer has; it does so for as long as somebody elder waits there.
+func (g *simGraph) behindNow(x, y *simCall) bool {
+	xs, ys := x.since(), y.since()
+	return len(xs) > 0 && len(ys) > 0 && slices.Max(ys) < slices.Min(xs)
 }
 
 // since is when the call began to wait, as its node knows it. Other calls of the node
@@ -204,7 +196,7 @@ func (g *simGraph) counts(x *simCall) bool {
 	if x.ended.IsZero() {
 		return true
 	}
-	for _, w := range x.wants {
+	for _, w := range x.missing {
 		told := g.shown(w.Name, func(rec *lockrules.Record, at lockrules.Millis) bool {
 			return marked(rec, x.c.n.name, w.Mode == lockrules.Write, at)
 		})
@@ -240,6 +232,13 @@ func (g *simGraph) holdsNow(c *simClient, name string, mode lockrules.Mode) bool
 	})
 }
 
+// has says whether the chain of the client serves the wish.
+func (g *simGraph) has(c *simClient, want lockrules.Want) bool {
+	return slices.ContainsFunc(g.s.held, func(h simHeld) bool {
+		return h.c == c && slices.ContainsFunc(h.a.wants, func(w lockrules.Want) bool { return w.Name == want.Name && w.Mode >= want.Mode })
+	})
+}
+
 // reuses says whether the chain of the client has the name.
 func (g *simGraph) reuses(c *simClient, name string) bool {
 	return slices.ContainsFunc(g.s.held, func(h simHeld) bool { return h.c == c && slices.Contains(h.a.names, name) })
@@ -255,7 +254,7 @@ func (g *simGraph) waitsFor(x, y *simCall, view simView) bool {
 			return true
 		}
 		queued := slices.ContainsFunc(y.wants, func(v lockrules.Want) bool { return v.Name == w.Name && v.Mode == lockrules.Write })
-		if w.Mode == lockrules.Read && queued && !g.reuses(x.c, w.Name) && view.behind(x, y, w.Name) {
+		if w.Mode == lockrules.Read && queued && !g.reuses(x.c, w.Name) && view.behind(x, y) {
 			return true
 		}
 	}
