@@ -98,6 +98,8 @@ var mutants = []mutant{
 	change("a reader never passes a writer", rulesPath+"fair.go", "return a.elder(writer) && starves(a.Since, now)", "return false && a.elder(writer) && starves(a.Since, now)"),
 	change("a turn is kept for who doesn't take it", lanePath+"turns.go", "until: p.t + grace}", "until: p.t + 1000*grace}"),
 
+	directGrant,
+
 	// What an exchange reads, and when.
 	change("a renewal waits for others for too long", lanePath+"gather.go", "o.queuedAt + l.cfg.Gather", "o.queuedAt + 1000*l.cfg.Gather"),
 	change("what INFO said counts for ever", redisxPath+"conn.go", "now.Sub(c.asked) < identityLasts", "now.After(c.asked)"),
