@@ -28,7 +28,7 @@ import (
 //     touched then); or [ErrNotAcquired] and ctx's own error.
 //
 // The task's context has a deadline a little before atMost is over (2 %, at
-// least 50 ms, but at most a quarter of it), and ends with cause ErrLockLost. It
+// least 50 ms, but at most a quarter of it, or 1 ms), and ends with cause ErrLockLost. It
 // ends earlier with the same cause if the lock's record is found gone, if the
 // server has restarted, or if it could not be asked for as long as the service's
 // lease time: every renewal interval the lock is looked at. A task that goes on
@@ -41,8 +41,8 @@ import (
 // (false, nil) if the chain of ctx holds the write lock of name already; an own
 // read lock is no obstacle.
 //
-// Durations count in milliseconds and are rounded up. atMost must be positive and
-// at most ten years, atLeast from zero to atMost. [WithKeepLockData] keeps the
+// Durations count in milliseconds and are rounded up, atMost to two at least: of one
+// nothing would be left to trust in. It must be positive and at most ten years, atLeast from zero to atMost. [WithKeepLockData] keeps the
 // record of the last run, and of the last that succeeded, for
 // [RedisLockService.GetLockInfo]. [WithTimeout] and [WithMaxHold] are refused.
 func (s *RedisLockService) Execute(ctx context.Context, name string, atMost, atLeast time.Duration, task func(ctx context.Context) error, opts ...LockOption) (ran bool, err error) {
@@ -102,7 +102,7 @@ func newJob(name string, atMost, atLeast time.Duration, noTask bool, opts []Lock
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &request{wants: wants, opts: cfg, lease: ceilMillis(atMost), watch: true,
+	return &request{wants: wants, opts: cfg, lease: max(ceilMillis(atMost), shortest), watch: true,
 		job: jobTerms{holdFor: ceilMillis(atLeast)}}, nil
 }
 
@@ -120,6 +120,9 @@ func newJobConfig(opts []LockOption) (*lockConfig, error) {
 	}
 	return cfg, err
 }
+
+// shortest is the shortest lease of a job: see [lease.Margin].
+const shortest = 2 * time.Millisecond
 
 // ceilMillis rounds up, so that rounding never lets anybody in too early.
 func ceilMillis(d time.Duration) time.Duration {

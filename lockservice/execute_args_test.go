@@ -62,7 +62,8 @@ func TestExecuteBadArgumentsAreRefusedBeforeRedisIsTouched(t *testing.T) {
 func TestExecuteShortAndLongLeasesLeaveTheTaskMostOfTheirTime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ atMost, trusted time.Duration }{
-		{time.Millisecond, 750 * time.Microsecond},
+		{2 * time.Millisecond, time.Millisecond},
+		{4 * time.Millisecond, 3 * time.Millisecond},
 		{100 * time.Millisecond, 75 * time.Millisecond},
 		{200 * time.Millisecond, 150 * time.Millisecond},
 		{time.Second, 950 * time.Millisecond},

@@ -8,8 +8,15 @@ const MinMargin = 50 * time.Millisecond
 // Margin is the time by which trust ends before the lease: two percent of it, at
 // least MinMargin, but never more than a quarter of it. The quarter is for leases
 // shorter than four times MinMargin, which only job locks may have: nothing would
-// be left of them.
-func Margin(lease time.Duration) time.Duration { return max(lease/50, min(MinMargin, lease/4)) }
+// be left of them. It is never less than what cutting Redis' clock to milliseconds
+// takes from a lease.
+func Margin(lease time.Duration) time.Duration {
+	return max(lease/50, min(MinMargin, lease/4), min(cut, lease))
+}
+
+// cut is how much sooner a lease may end for Redis than it should: a grant at
+// 1.9 ms counts from 1.
+const cut = time.Millisecond
 
 // TrustEnd is the local time until which a holder may believe that it holds a
 // lock, asked being the local time at or before which Redis read its clock.
@@ -18,7 +25,7 @@ func TrustEnd(asked, lease time.Duration) time.Duration { return asked + lease -
 // Worthwhile says whether enough is left of a grant to start work on it: half
 // of the lease. A grant whose reply came later than that is given back.
 func Worthwhile(now, trustEnd, lease time.Duration) bool {
-	return trustEnd-now >= lease/2-Margin(lease)
+	return now < trustEnd && trustEnd-now >= lease/2-Margin(lease)
 }
 
 // RetryDelay is how long after a failed renewal the next attempt is made: a

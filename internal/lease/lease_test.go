@@ -56,12 +56,25 @@ func TestAnIntervalThatLeavesNoRetryIsTold(t *testing.T) {
 // Only job locks may be so short: a margin of MinMargin would leave nothing.
 func TestAShortLeaseIsTrustedForThreeQuarters(t *testing.T) {
 	t.Parallel()
-	for _, lease := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
+	for _, lease := range []time.Duration{4 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
 		require.Equal(t, 3*lease/4, TrustEnd(0, lease), lease)
 		require.True(t, Worthwhile(0, TrustEnd(0, lease), lease))
 		require.False(t, Worthwhile(lease/2+1, TrustEnd(0, lease), lease))
 		require.False(t, LeavesRetry(lease, time.Millisecond) && lease <= 100*time.Millisecond, "too short to be renewed")
 	}
+}
+
+// Redis' clock is cut to milliseconds: a lease of 2 ms that is granted at 0.9 ms ends
+// for Redis at 2.
+func TestTrustEndsBeforeALeaseThatCountsFromACutClock(t *testing.T) {
+	t.Parallel()
+	for lease := time.Millisecond; lease <= 300*time.Millisecond; lease += time.Millisecond {
+		for asked := time.Duration(0); asked < 2*time.Millisecond; asked += 7 * time.Microsecond {
+			ends := asked.Truncate(time.Millisecond) + lease
+			require.Less(t, TrustEnd(asked, lease), max(ends, asked+1), "lease %v, granted at %v", lease, asked)
+		}
+	}
+	require.False(t, Worthwhile(0, TrustEnd(0, time.Millisecond), time.Millisecond), "there is nothing to trust in")
 }
 
 func TestALeaseShorterThanTheIntervalIsNotWatchedInABusyLoop(t *testing.T) {

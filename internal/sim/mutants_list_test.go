@@ -33,6 +33,7 @@ var mutants = []mutant{
 
 	// Trust and leases.
 	change("trust counts from the reply", lanePath+"snapshot.go", "asked: asked, replied: replied", "asked: replied, replied: replied"),
+	change("trust forgets that Redis' clock is cut", leasePath+"lease.go", "min(MinMargin, lease/4), min(cut, lease))", "min(MinMargin, lease/4))"),
 	change("trust is longer than the lease", leasePath+"lease.go", "return asked + lease - Margin(lease)", "return asked + lease + Margin(lease)"),
 	change("code starts on what is left of a late grant", api+"acquire.go", "if lease.Worthwhile(", "if true || lease.Worthwhile("),
 	change("a lapse is judged by the reader's own idea of a lease", rulesPath+"record.go", "return h != nil && now < h.end(now)", "return h != nil && now < h.AcquiredAt+h.LeaseMillis"),
