@@ -295,7 +295,7 @@ func (f *faults) Pass(s sim.Step) sim.Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.rules {
-		if r.phase == s.Phase && (r.node == "" || r.node == s.Node) && (s.Writes || !r.writes) && !(s.Writes && r.reads) && r.times != 0 {
+		if r.phase == s.Phase && (r.node == "" || r.node == s.Node) && (s.Writes || !r.writes) && (!s.Writes || !r.reads) && r.times != 0 {
 			r.times--
 			return r.fault
 		}
