@@ -9,8 +9,8 @@ import (
 )
 
 // messenger is what no hand-off by way of Redis can be quicker than: the releaser
-// writes one key and publishes one message, in one transaction, and who waits is in
-// with the message. It checks nothing, and is no lock: it works for two processes
+// writes one key and publishes one message, in one go, and who waits is in with the
+// message. It checks nothing, and is no lock: it works for two processes
 // that hand one name to and fro.
 type messenger struct {
 	client rueidis.Client
@@ -74,8 +74,8 @@ func (p *messenger) lock(ctx context.Context, names ...string) (func() error, er
 // pass hands the name to the other process.
 func (p *messenger) pass(name string) error {
 	b := p.own.B()
-	for _, reply := range p.own.DoMulti(context.Background(), b.Multi().Build(), b.Set().Key(name).Value("").Px(time.Minute).Build(),
-		b.Publish().Channel(grants+name).Message(p.self).Build(), b.Exec().Build()) {
+	for _, reply := range p.own.DoMulti(context.Background(), b.Set().Key(name).Value("").Px(time.Minute).Build(),
+		b.Publish().Channel(grants+name).Message(p.self).Build()) {
 		if err := reply.Error(); err != nil {
 			return err
 		}

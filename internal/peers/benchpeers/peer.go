@@ -52,7 +52,7 @@ var kinds = []kind{
 	{Key: "pings-shared", Label: "two PINGs, shared connection", How: "pipelined by the client", Floor: true, open: openPings(true)},
 	{Key: "pings-own", Label: "two PINGs, own connection", How: "by the caller's goroutine", Floor: true, open: openPings(false)},
 	{Key: "set-del", Label: "SET NX PX and DEL", How: "shared connection, pipelined", Floor: true, open: openSetDel},
-	{Key: messageKey, Label: "a message, which grants by itself", How: "MULTI, SET, PUBLISH, EXEC; who waits is in when it comes", Floor: true, Message: true, open: openMessenger},
+	{Key: messageKey, Label: "a message, which grants by itself", How: "SET and PUBLISH, in one write; who waits is in when it comes", Floor: true, Message: true, open: openMessenger},
 	{Key: oursKey, Label: "RedisLockService", How: "Open, as its README says", Ours: true, Readers: true, Renews: true, open: openOurs},
 	{Key: "rueidislock", Label: "rueidislock", How: "with its defaults: two of three keys", Renews: true, open: openRueidislock(false)},
 	{Key: "rueidislock-tuned", Label: "rueidislock, tuned", How: "KeyMajority 1, NoLoopTracking (as its README says for one server), TryNextAfter 1 s", Renews: true, open: openRueidislock(true)},
