@@ -249,6 +249,7 @@ func TestShortFreezesLoseNothing(t *testing.T) {
 func TestStarvedHolderKeepsItsLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
+	stalls := watchStalls(t, server)
 	rival := opened(t, server)
 	h := startHolder(t, server, "spin", "GOMAXPROCS=1")
 	h.says("granted")
@@ -263,7 +264,7 @@ func TestStarvedHolderKeepsItsLock(t *testing.T) {
 		require.Less(t, last.Yes, granted, "HasLock said yes after somebody else had the lock")
 		got := float64(processorTime(t, h.cmd.Process.Pid)-used) / float64(time.Since(began))
 		t.Logf("lost %v before the next grant; it had %.2f of a processor", time.Duration(granted-last.Yes), got)
-		require.Less(t, got, 0.8, "it had all the time of a processor, and didn't renew")
+		require.True(t, got < 0.8 || stalls.since(began), "it had all the time of a processor, and didn't renew")
 		require.NoError(t, g.a.Release(t.Context()))
 	case <-time.After(3 * openedLease):
 	}
